@@ -11,14 +11,14 @@
 # make check    format, lints and docs
 # make deny     the dependencies' licenses, sources and versions (deny.toml)
 # make advisories  whether a vulnerability is known of a dependency; needs the network
-# make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
+# make fuzz     a million inputs, or RUNS=…, for every function that reads untrusted text; needs a C++ compiler
 # make mutants  changes of the code that no test notices; hours
 # make demo     shows the operator on a real control plane; KEEP=1 leaves it running
 # make demo-node  shows the life of a node: real kubelets, the real cloud-controller-manager of AWS, and moto for AWS; needs root
 # make bench    figures: time, requests, memory, each also with 20 ms of latency; OPERATOR=… measures another binary
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
-# make rbac     the rights of the operator that no test has used
+# make rbac     the permissions of the operator that no test has used
 # make lines    how many lines the product has, without its tests
 # make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, docs/pictures/*.svg, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build
@@ -58,7 +58,7 @@ TESTS = --locked --lib --bins --test it
 export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 
 # Those in which somebody undoes each repair run alone: whether that is a fight depends on how soon the operator repairs.
-FIGHTS = contested:: monitoring::scrape::the_troubles_of_a_real_operator
+FIGHTS = contested:: monitoring::scrape::the_problems_of_a_real_operator
 
 test: testplane ccm vcsim helm prometheus
 	cargo test --locked --doc
@@ -97,7 +97,7 @@ e2e-all: testplane ccm helm build test-reasons
 	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E) -- --include-ignored
 	for version in $(OTHER_KUBERNETES); do \
 		programs=$$(hack/testplane/build.sh "$$version") && \
-		KUBEBUILDER_ASSETS=$$programs cargo test --locked --test it -- managers:: || exit; \
+		KUBEBUILDER_ASSETS=$$programs cargo test --locked --test it -- ccms:: || exit; \
 	done
 
 check:

@@ -5,14 +5,14 @@
 //! measure, for a comparison of two versions.
 #![allow(unreachable_pub, reason = "a program: nothing in it can be reached")]
 
+#[path = "bench/ccms.rs"]
+mod ccms;
 #[path = "bench/config.rs"]
 mod config;
 #[path = "bench/drift.rs"]
 mod drift;
 #[path = "large.rs"]
 mod large;
-#[path = "bench/managers.rs"]
-mod managers;
 #[path = "bench/measure.rs"]
 mod measure;
 #[path = "bench/nodes.rs"]
@@ -89,7 +89,7 @@ async fn bench(args: Args) -> Result<()> {
     let (render, direct, delayed) = with_rollouts_at_once(args.idle_seconds).await?;
     let (direct_rollouts, delayed_rollouts) = with_real_rollouts().await?;
     let unrelated = with_unrelated_objects().await?;
-    let managers = managers::measure().await?;
+    let ccms = ccms::measure().await?;
     let nodes = nodes::measure(args.idle_seconds).await?;
     let large = config::large();
     let results = Results {
@@ -100,7 +100,7 @@ async fn bench(args: Args) -> Result<()> {
         direct_rollouts,
         delayed_rollouts,
         unrelated,
-        managers,
+        ccms,
         nodes,
         large,
     };

@@ -141,7 +141,7 @@ async fn applied(lab: &Lab, requests: &[Request], started: Timestamp) -> Result<
         Column::wrapped("KIND", 19),
         Column::wrapped("NAMESPACE/NAME", 35),
         Column::wrapped("STATE", 9),
-        Column::right("AFTER"),
+        Column::right_aligned("AFTER"),
     ]);
     let mut rows = Vec::new();
     for object in program::planned(lab).await? {

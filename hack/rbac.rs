@@ -1,5 +1,5 @@
-//! `make rbac`: prints the rights that the operator's Roles and `ClusterRole` grant, on OpenShift those of `manifests/`, elsewhere
-//! those of an installation for all providers, and that no request in the audit logs of the tests has used. A right that stays
+//! `make rbac`: prints the permissions that the operator's Roles and `ClusterRole` grant, on OpenShift those of `manifests/`, elsewhere
+//! those of an installation for all providers, and that no request in the audit logs of the tests has used. A permission that stays
 //! has a comment in the manifest that says why; those of the providers are held in order to be granted.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -20,7 +20,7 @@ use ccm_operator::{
 };
 use support::{
     audit::{self, AuditLog},
-    objects, rights,
+    objects, permissions,
 };
 
 /// The operator on OpenShift, and elsewhere.
@@ -43,10 +43,10 @@ fn main() -> Result<()> {
     ];
     for (operator, manifests) in OPERATORS.into_iter().zip(manifests) {
         let requests = audit::by_user(all.clone(), operator);
-        let (unused, granted) = rights::unused(&manifests, &requests)?;
-        println!("{operator}: {} requests; {} of {granted} rights are unused", requests.len(), unused.len());
-        for right in unused {
-            println!("  {right}");
+        let (unused, granted) = permissions::unused(&manifests, &requests)?;
+        println!("{operator}: {} requests; {} of {granted} permissions are unused", requests.len(), unused.len());
+        for permission in unused {
+            println!("  {permission}");
         }
     }
     Ok(())
@@ -56,7 +56,7 @@ fn main() -> Result<()> {
 fn installation() -> Result<String> {
     let catalog = embedded::catalog()?;
     let installation = Installation {
-        providers: catalog.upstream().collect(),
+        providers: catalog.kubernetes().collect(),
         namespaces: vec!["kube-system".to_owned()],
         operator_namespace: NAME.to_owned(),
         secrets: vec!["hcloud".to_owned()],

@@ -103,7 +103,7 @@ impl Subject {
             values.filter_map(|value| value.parse::<usize>().ok()).sum()
         };
         Ok(Sample {
-            passes: sum("ccm_operator_passes_total "),
+            passes: sum("ccm_operator_reconcile_total "),
             watches: sum("ccm_operator_api_requests_total{verb=\"watch\""),
             errors: sum("ccm_operator_errors_total{"),
             rss_kib: self.operator.rss_kib(),
@@ -140,7 +140,7 @@ impl Subject {
     async fn change(&mut self, passes: usize) -> Result<()> {
         let mut table = Table::new(
             ["PASSES", "CHANGES", "SECONDS", "MEMORY (KIB)", "FILE DESCRIPTORS", "WATCHES", "ERRORS"]
-                .map(Column::right),
+                .map(Column::right_aligned),
         );
         let (started, before) = (Instant::now(), self.sample().await?);
         for part in 0..=ROWS {
@@ -169,7 +169,7 @@ impl Subject {
     async fn disturb(&mut self, minutes: usize) -> Result<()> {
         let mut table = Table::new(
             ["MINUTE", "PASSES", "MEMORY (KIB)", "FILE DESCRIPTORS", "WATCHES", "ERRORS"]
-                .map(Column::right)
+                .map(Column::right_aligned)
                 .into_iter()
                 .chain([Column::new("FAULT")])
                 .collect::<Vec<_>>(),

@@ -27,7 +27,7 @@ impl Column {
     }
 
     /// A column of numbers.
-    pub fn right(title: &'static str) -> Self {
+    pub fn right_aligned(title: &'static str) -> Self {
         Self { right: true, ..Self::new(title) }
     }
 }

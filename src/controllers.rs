@@ -16,25 +16,25 @@ use tokio::sync::{Notify, watch};
 use tracing::info;
 
 use crate::{
-    grace::TRANSIENT_ERROR_PATIENCE,
+    grace::TRANSIENT_ERROR_GRACE,
     process::{
         changes::Changes,
         health::Health,
         leadership::{Authority, Leadership},
     },
-    status::manager::{self, CONDITIONS, STATUSES},
+    status::ccm::{self, CONDITIONS, STATUSES},
 };
+use ccms::Ccms;
 use config_sync::ConfigSync;
 use executor::Executor;
-use managers::Managers;
-use observer::{Id, World};
+use observer::{ClusterType, Id};
 use openshift::OpenShift;
 use view::View;
 
 mod applier;
 mod apply_plan;
 mod backoff;
-mod census;
+mod ccms;
 mod cloud_conf;
 mod config_sync;
 mod diagnoser;
@@ -43,8 +43,8 @@ mod engine;
 mod events;
 mod executor;
 mod failures;
-mod managers;
 pub mod metrics;
+mod node_counts;
 mod observer;
 mod openshift;
 mod progress;
@@ -61,7 +61,7 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a pass that is under way may take once the process has to stop. Shorter than a request may take: one that hangs does not
-/// keep rights alive.
+/// keep permissions alive.
 pub const LAST_PASS: Duration = Duration::from_secs(10);
 
 /// How long the process then has to take back what must not stay. What is left after it is named in the log: with the lease that is
@@ -91,7 +91,7 @@ pub struct Controllers {
     /// The operator on OpenShift, or while the kind of the cluster is not known.
     openshift: Option<OpenShift>,
     /// Instead of it on any other cluster.
-    managers: Option<Managers>,
+    ccms: Option<Ccms>,
     config_sync: Option<ConfigSync>,
     images_json: Option<PathBuf>,
     /// By the controllers that they are for.
@@ -109,7 +109,7 @@ impl Controllers {
         Self {
             view,
             openshift: None,
-            managers: None,
+            ccms: None,
             config_sync: None,
             images_json: None,
             leaderships: Vec::new(),
@@ -157,7 +157,7 @@ impl Controllers {
         loop {
             let wake = tokio::select! {
                 wake = self.pass() => wake,
-                () = end_of_patience(&mut shutdown) => return self.withdraw().await,
+                () = end_of_grace(&mut shutdown) => return self.withdraw().await,
             };
             loop {
                 let mut leaderships: FuturesUnordered<_> =
@@ -167,7 +167,7 @@ impl Controllers {
                     () = files.next() => Some(true),
                     Some(_) = leaderships.next() => Some(false),
                     () = self.view.target.diagnoser.answered() => Some(false),
-                    Some(()) = OptionFuture::from(self.managers.as_mut().map(Managers::answered)) => Some(false),
+                    Some(()) = OptionFuture::from(self.ccms.as_mut().map(Ccms::answered)) => Some(false),
                     () = self.rewound.notified() => {
                         self.view.target.observer.watches.restart();
                         Some(false)
@@ -186,10 +186,10 @@ impl Controllers {
 
     /// Takes back what must not stay while no operator runs.
     async fn withdraw(&mut self) {
-        if let Some(managers) = &mut self.managers {
-            let withdrawn = tokio::time::timeout(WITHDRAWAL, managers.withdraw(&mut self.view)).await;
+        if let Some(ccms) = &mut self.ccms {
+            let withdrawn = tokio::time::timeout(WITHDRAWAL, ccms.withdraw(&mut self.view)).await;
             if withdrawn.is_err() {
-                managers.warn_of_rights(&self.view);
+                ccms.warn_of_permissions(&self.view);
             }
         }
     }
@@ -217,12 +217,12 @@ impl Controllers {
             metrics.workloads_are(state, passes.iter().map(|pass| pass.workloads[index]).sum());
         }
         metrics.conditions_are(self.view.last_status().states());
-        if let Some(seen) = self.view.target.observer.watches.seen(&Id::Managers) {
+        if let Some(seen) = self.view.target.observer.watches.seen(&Id::Ccms) {
             for (condition, status) in
                 CONDITIONS.iter().flat_map(|one| STATUSES.iter().map(move |status| (one, status)))
             {
-                let number = seen.objects().filter(|live| manager::has(live, condition, status)).count();
-                metrics.managers_are(condition, status, number);
+                let number = seen.objects().filter(|live| ccm::has(live, condition, status)).count();
+                metrics.ccms_are(condition, status, number);
             }
         }
         self.view.target.measure();
@@ -239,13 +239,13 @@ impl Controllers {
             self.view.target.observer.watches.have_answered();
         }
         self.leading = leading;
-        match self.view.world() {
-            World::Unknown | World::Neither => {
+        match self.view.cluster_type() {
+            ClusterType::Unknown | ClusterType::Neither => {
                 let observer = &self.view.target.observer;
-                let due = observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE).into_iter().collect();
-                passes.push(Pass { waiting: observer.waits_for_world(), due, ..Pass::default() });
+                let due = observer.watches.problem_lasts_at(TRANSIENT_ERROR_GRACE).into_iter().collect();
+                passes.push(Pass { waiting: observer.waits_for_cluster_type(), due, ..Pass::default() });
             }
-            World::OpenShift => {
+            ClusterType::OpenShift => {
                 self.view.refresh();
                 if let Some(config_sync) = &mut self.config_sync {
                     passes.extend(config_sync.pass(&mut self.view).await);
@@ -255,22 +255,22 @@ impl Controllers {
                     passes.push(engine::pass(openshift, &mut self.view).await);
                 }
             }
-            World::Kubernetes => {
+            ClusterType::Kubernetes => {
                 if let Some(openshift) = self.openshift.take() {
                     info!("this cluster is not OpenShift: acting on CloudControllerManagers");
                     let (authority, executor) = openshift.into_parts();
                     let own_namespace = self.view.settings.own_namespace.clone();
-                    self.managers = Some(Managers::new(authority, executor, own_namespace));
+                    self.ccms = Some(Ccms::new(authority, executor, own_namespace));
                     // Those of the command line: the cluster has none.
                     self.view.serve_tls();
                 }
                 // What is mounted needs no syncing there.
-                if self.config_sync.take().is_some() && self.managers.is_none() {
+                if self.config_sync.take().is_some() && self.ccms.is_none() {
                     info!("this cluster is not OpenShift: there is nothing to sync");
                     self.view.topology_is(false);
                 }
-                if let Some(managers) = &mut self.managers {
-                    passes.push(engine::pass(managers, &mut self.view).await);
+                if let Some(ccms) = &mut self.ccms {
+                    passes.push(engine::pass(ccms, &mut self.view).await);
                 }
             }
         }
@@ -285,7 +285,7 @@ impl Controllers {
 }
 
 /// Waits until a pass that is under way has had its time since the process has to stop.
-async fn end_of_patience(shutdown: &mut watch::Receiver<bool>) {
+async fn end_of_grace(shutdown: &mut watch::Receiver<bool>) {
     // Whoever sends has gone: nothing has to stop.
     if shutdown.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;

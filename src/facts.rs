@@ -1,13 +1,13 @@
 //! The facts of a cluster, whatever their source (pure).
 //!
 //! [`Facts`] are the only input of the plan. They come from OpenShift's documents ([`openshift`]), or from a
-//! `CloudControllerManager` and its cluster ([`manager`]), read from a cluster or from files ([`read`]). An unknown
+//! `CloudControllerManager` and its cluster ([`ccm`]), read from a cluster or from files ([`read`]). An unknown
 //! fact is an error only where it is used. Every error here is terminal: the same input gives the same error.
 
+pub mod ccm;
 pub mod cluster;
 pub mod distribution;
 pub mod images;
-pub mod manager;
 pub mod openshift;
 pub mod read;
 pub mod tls;
@@ -17,8 +17,8 @@ pub mod vsphere;
 use serde::Deserialize;
 
 use crate::object::reference::{Digests, Reference};
+use ccm::Ccm;
 use images::Images;
-use manager::Manager;
 use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
@@ -97,7 +97,7 @@ facts! {
 
 impl Fact {
     /// Whether it is known with a `CloudControllerManager` only.
-    pub fn is_of_manager(self) -> bool {
+    pub fn is_of_ccm(self) -> bool {
         use Fact::{ClusterName, Controllers, LeaseName, PodCidrs, Routes, SecurePort, Verbosity};
         matches!(self, ClusterName | Controllers | Routes | PodCidrs | LeaseName | SecurePort | Verbosity)
     }
@@ -190,7 +190,7 @@ pub struct Facts {
     /// Digests of the ConfigMaps and Secrets that pods refer to; `None` without a cluster.
     pub digests: Option<Digests>,
     /// What a `CloudControllerManager` asks for; `None` on OpenShift.
-    pub manager: Option<Manager>,
+    pub ccm: Option<Ccm>,
 }
 
 impl Default for Facts {
@@ -219,12 +219,12 @@ impl Facts {
             Fact::TlsMinVersion => tls.map(|tls| tls.min_version.clone()),
             Fact::TlsCipherSuites => tls.map(|tls| tls.cipher_suites.join(",")).filter(|suites| !suites.is_empty()),
             Fact::TlsDisableHttp2 => tls.filter(|tls| tls.disables_http2).map(|_| "true".to_owned()),
-            Fact::FeatureGates if self.manager.is_none() => {
+            Fact::FeatureGates if self.ccm.is_none() => {
                 let gates = CCM_FEATURE_GATES.iter().filter(|gate| self.has_feature_gate(gate));
                 let gates: Vec<_> = gates.map(|gate| format!("{gate}=true")).collect();
                 (!gates.is_empty()).then(|| gates.join(","))
             }
-            _ => self.manager.as_ref()?.value(fact),
+            _ => self.ccm.as_ref()?.value(fact),
         }
     }
 

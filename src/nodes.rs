@@ -2,8 +2,8 @@
 //!
 //! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails.
 //! So a diagnosis reads, in this order and the cheap ones first, the nodes, the objects of the
-//! cloud-controller-manager, its lease, Events, rights, and at last its log. [`read`] reads them from a cluster;
-//! everything else only judges what was read. The behavior and texts of the library are those of k8s.io/cloud-provider
+//! cloud-controller-manager, its lease, Events, permissions, and at last its log. [`read`] reads them from a cluster;
+//! everything else only diagnoses what was read. The behavior and texts of the library are those of k8s.io/cloud-provider
 //! v0.36.2.
 
 pub mod advice;
@@ -12,6 +12,7 @@ pub mod diagnose;
 pub mod diagnosis;
 pub mod evidence;
 pub mod guard;
+pub mod identity;
 pub mod log;
 pub mod node;
 pub mod observed;
@@ -19,5 +20,4 @@ pub mod pages;
 pub mod placement;
 pub mod read;
 pub mod reason;
-pub mod subject;
 pub mod waiting;

@@ -25,9 +25,9 @@ pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 /// The label that tells the objects of one `CloudControllerManager` from those of another.
 pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
-/// The suffix of the name of a stand-in, which the API server has to accept before an object is deleted and recreated. The
-/// operator's rights name the stand-ins.
-pub(crate) const STAND_IN: &str = "-next";
+/// The suffix of the name of a temporary object, which the API server has to accept before an object is deleted and recreated. The
+/// operator's permissions name the temporary objects.
+pub(crate) const TEMPORARY: &str = "-next";
 
 /// The longest name of an object, in bytes: the API server takes no longer one. Names are a part of many texts, so a longer one would
 /// be kept as often as it is named.

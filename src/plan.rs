@@ -5,12 +5,12 @@
 
 mod grants;
 pub mod install;
+pub mod kubernetes;
 pub mod limits;
+pub mod needs;
 pub mod rbac;
-pub mod rights;
 pub mod show;
 mod substitute;
-pub mod upstream;
 pub mod write;
 
 use serde_json::Value;
@@ -80,10 +80,10 @@ pub enum Error {
     #[error(transparent)]
     Refused(#[from] external::Refused),
     /// A `CloudControllerManager` asks for what its provider cannot do, or does not say what it needs.
-    #[error("CloudControllerManager/{manager}: spec.{field}: {problem}")]
+    #[error("CloudControllerManager/{ccm}: spec.{field}: {problem}")]
     Asked {
         /// Its name.
-        manager: String,
+        ccm: String,
         /// The field; in a text with the place.
         field: String,
         /// What is wrong with it, and what to do.
@@ -98,16 +98,14 @@ impl Plan {
             let why = "this cluster has no Infrastructure object, so its platform is not known".to_owned();
             return Ok(Self::Nothing { why });
         };
-        if let Some(manager) = &facts.manager {
-            let refuse = |problem| upstream::check::asked(manager, "provider", problem);
-            let provider = catalog.upstream_of(&platform.name).map_err(refuse)?;
-            if manager.spec.management == Management::Removed {
-                return Ok(Self::Nothing {
-                    why: format!("CloudControllerManager {} asks for its removal", manager.name),
-                });
+        if let Some(ccm) = &facts.ccm {
+            let refuse = |problem| kubernetes::check::asked(ccm, "provider", problem);
+            let provider = catalog.kubernetes_of(&platform.name).map_err(refuse)?;
+            if ccm.spec.management == Management::Removed {
+                return Ok(Self::Nothing { why: format!("CloudControllerManager {} asks for its removal", ccm.name) });
             }
             facts.check()?;
-            let objects = upstream::objects(provider, facts, manager)?;
+            let objects = kubernetes::objects(provider, facts, ccm)?;
             return Ok(Self::Objects { provider: platform.name.clone(), objects });
         }
         catalog.check()?;
@@ -151,7 +149,7 @@ fn without_digest(object: &Object) -> Value {
     let mut value = object.value().clone();
     if let Some(Value::Object(annotations)) = value.pointer_mut("/spec/template/metadata/annotations") {
         annotations.remove(reference::ANNOTATION);
-        annotations.remove(reference::UPSTREAM_ANNOTATION);
+        annotations.remove(reference::KUBERNETES_ANNOTATION);
     }
     value
 }

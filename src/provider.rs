@@ -5,13 +5,13 @@ mod descriptor;
 pub mod embedded;
 pub mod external;
 pub mod folder;
+pub mod kubernetes;
 pub mod package;
 mod patterns;
 pub mod payload;
 pub mod read;
 pub mod restriction;
 pub mod scaffold;
-pub mod upstream;
 pub mod verify;
 pub mod versions;
 
@@ -29,8 +29,8 @@ use crate::{
 
 pub use descriptor::{Common, Describe, Descriptor, FactOrText, ImageSource, Platform, Services, Sources, ValueSource};
 pub use external::Origin;
-use folder::Bundle;
-pub use upstream::Upstream;
+use folder::ParsedProvider;
+pub use kubernetes::Kubernetes;
 
 /// The name of the CCM's container.
 pub(crate) const CCM: &str = "cloud-controller-manager";
@@ -54,16 +54,16 @@ pub enum Flavor {
     /// For OpenShift: `assets/<cloud>/*.yaml` and `bootstrap/<cloud>/*.yaml`.
     #[default]
     OpenShift,
-    /// For any Kubernetes: `assets/<cloud>/upstream/*.yaml`.
-    Upstream,
+    /// For any Kubernetes: `assets/<cloud>/kubernetes/*.yaml`.
+    Kubernetes,
 }
 
 impl Flavor {
     /// The namespaces of a provider's own objects. For any Kubernetes kube-system stands for the managed namespace, too.
     fn namespaces(self) -> &'static [&'static str] {
         match self {
-            Self::OpenShift => &[DEFAULT_NAMESPACE, upstream::NAMESPACE],
-            Self::Upstream => &[upstream::NAMESPACE],
+            Self::OpenShift => &[DEFAULT_NAMESPACE, kubernetes::NAMESPACE],
+            Self::Kubernetes => &[kubernetes::NAMESPACE],
         }
     }
 }
@@ -105,8 +105,8 @@ pub struct Provider {
     pub name: String,
     /// Its flavor for OpenShift.
     pub openshift: Option<OpenShift>,
-    /// Its flavor upstream.
-    pub kubernetes: Option<Upstream>,
+    /// Its flavor kubernetes.
+    pub kubernetes: Option<Kubernetes>,
 }
 
 /// What a provider contains for one flavor.
@@ -130,27 +130,27 @@ pub type OpenShift = Contents<Descriptor>;
 pub enum Described {
     /// That for OpenShift.
     OpenShift(Box<Descriptor>),
-    /// That of the flavor upstream.
-    Upstream(Box<upstream::Descriptor>),
+    /// That of the flavor kubernetes.
+    Kubernetes(Box<kubernetes::Descriptor>),
 }
 
 impl Describe for Described {
     fn common(&self) -> Common<'_> {
         match self {
             Self::OpenShift(descriptor) => descriptor.common(),
-            Self::Upstream(descriptor) => descriptor.common(),
+            Self::Kubernetes(descriptor) => descriptor.common(),
         }
     }
 }
 
 impl Provider {
-    /// The provider of these bundles, each of another flavor, or their first defect.
-    pub fn of(name: &str, bundles: &[Bundle]) -> Result<Self, Error> {
+    /// The provider of these parsed providers, each of another flavor, or their first defect.
+    pub fn of(name: &str, parsed_providers: &[ParsedProvider]) -> Result<Self, Error> {
         let mut provider = Self { name: name.to_owned(), openshift: None, kubernetes: None };
-        for bundle in bundles {
-            match bundle.flavor {
-                Flavor::OpenShift => provider.openshift = Some(bundle.openshift()?),
-                Flavor::Upstream => provider.kubernetes = Some(bundle.kubernetes()?),
+        for parsed in parsed_providers {
+            match parsed.flavor {
+                Flavor::OpenShift => provider.openshift = Some(parsed.openshift()?),
+                Flavor::Kubernetes => provider.kubernetes = Some(parsed.kubernetes()?),
             }
         }
         Ok(provider)

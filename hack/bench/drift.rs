@@ -115,8 +115,9 @@ pub async fn repair(lab: &Lab, drift: Drift) -> Result<Repair> {
         None => now.uid() != before.uid(),
         Some(version) => revision(now.resource_version().as_ref()) > revision(Some(version)),
     };
-    let is_right = |now: &DynamicObject| now.data["spec"] == before.data["spec"] && now.labels() == before.labels();
-    let repaired = states.until("the drift is repaired", LIMIT, |now| is_after_drift(now) && is_right(now)).await;
+    let is_permission =
+        |now: &DynamicObject| now.data["spec"] == before.data["spec"] && now.labels() == before.labels();
+    let repaired = states.until("the drift is repaired", LIMIT, |now| is_after_drift(now) && is_permission(now)).await;
     let (repaired, _) = repaired.with_context(|| drift.to_string())?;
     sleep(SETTLE.max(BETWEEN_REPAIRS)).await;
 

@@ -63,7 +63,7 @@ pub async fn measure(idle_seconds: u32) -> Result<Nodes> {
     let start = async |total: usize| {
         let operator = cluster.start()?;
         eventually("the count of the nodes", LIMIT, async || {
-            let live = cluster.managers().get("cluster").await?;
+            let live = cluster.ccms().get("cluster").await?;
             let counted = &live.data["status"]["nodes"]["total"];
             ensure!(*counted == total, "{counted} of {total}:\n{}", operator.log());
             Ok(Some(()))
@@ -117,7 +117,7 @@ pub async fn measure(idle_seconds: u32) -> Result<Nodes> {
     }
     let (diagnosis, diagnosis_rss_kib) = diagnose(&cluster).await?;
     eventually("the operator's diagnosis", Duration::from_secs(180), async || {
-        let live = cluster.managers().get("cluster").await?;
+        let live = cluster.ccms().get("cluster").await?;
         let stuck = live.data["status"]["nodes"]["waiting"].as_array().map_or(0, Vec::len);
         Ok((stuck > 0).then_some(()))
     })

@@ -11,9 +11,9 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::{
+    ccms::{Ccms, Run},
     config::ConfigSync,
     drift::Repair,
-    managers::{Managers, Run},
     measure::{Convergence, Idle, Measured},
     nodes::{self, Nodes},
     support::audit::Request,
@@ -31,7 +31,7 @@ pub struct Results {
     pub delayed_rollouts: Vec<Duration>,
     pub unrelated: Unrelated,
     /// With several `CloudControllerManager`s.
-    pub managers: Vec<Managers>,
+    pub ccms: Vec<Ccms>,
     /// With thousands of nodes.
     pub nodes: Nodes,
     /// Processor time for each kind of a large configuration, in seconds.
@@ -238,7 +238,7 @@ fn figures(results: &Results) -> Vec<Figure> {
     ]);
     figures.extend(of_config_sync(results));
     figures.extend(beside_unrelated(results));
-    figures.extend(results.managers.iter().flat_map(of_managers));
+    figures.extend(results.ccms.iter().flat_map(of_ccms));
     figures.extend(of_nodes(&results.nodes));
     figures
 }
@@ -267,9 +267,9 @@ fn of_nodes(nodes: &Nodes) -> Vec<Figure> {
     ]
 }
 
-fn of_managers(Managers { count: managers, runs }: &Managers) -> Vec<Figure> {
+fn of_ccms(Ccms { count: ccms, runs }: &Ccms) -> Vec<Figure> {
     let figure = |name: &str, unit: Unit, value: &dyn Fn(&Run) -> f64| Figure {
-        name: format!("{managers} CloudControllerManager{}: {name}", if *managers == 1 { "" } else { "s" }),
+        name: format!("{ccms} CloudControllerManager{}: {name}", if *ccms == 1 { "" } else { "s" }),
         unit,
         direct: Summary::of(runs.iter().map(value)),
         delayed: None,
@@ -337,9 +337,9 @@ impl fmt::Display for Report {
         writeln!(formatter, "{cores} cores, {cpu}, load average at the start {load_average}\n")?;
         let mut table = Table::new([
             Column::new("FIGURE"),
-            Column::right("DIRECT"),
-            Column::right("+20 MS"),
-            Column::right("UPSTREAM (GIVEN)"),
+            Column::right_aligned("DIRECT"),
+            Column::right_aligned("+20 MS"),
+            Column::right_aligned("UPSTREAM (GIVEN)"),
         ]);
         for Figure { name, unit, direct, delayed, upstream } in &self.figures {
             let delayed = delayed.map(|summary| summary.show(*unit)).unwrap_or_default();
@@ -349,12 +349,12 @@ impl fmt::Display for Report {
 
         let mut table = Table::new([
             Column::new("DRIFT"),
-            Column::right("REPAIRED"),
-            Column::right("WRITES"),
-            Column::right("STATUS"),
-            Column::right("REPAIRED, +20 MS"),
-            Column::right("WRITES"),
-            Column::right("STATUS"),
+            Column::right_aligned("REPAIRED"),
+            Column::right_aligned("WRITES"),
+            Column::right_aligned("STATUS"),
+            Column::right_aligned("REPAIRED, +20 MS"),
+            Column::right_aligned("WRITES"),
+            Column::right_aligned("STATUS"),
         ]);
         for DriftFigures { drift, direct, delayed } in &self.drift {
             let [time, writes, status] = direct.show();

@@ -12,15 +12,14 @@ use ccm_operator::{
     facts::{Facts, Platform},
     nodes::{
         diagnose::diagnose,
-        evidence::{Evidence, Manager},
+        evidence::{Ccm, Evidence},
         node::{Node, UNINITIALIZED},
         observed,
     },
     proposal::credentials::{fits, of_files, of_text},
     provider::{
-        self,
+        self, kubernetes,
         package::{Package, digest},
-        upstream,
     },
     text::{mask, yaml},
 };
@@ -87,7 +86,7 @@ fn spec(text: &str) -> ccm_operator::facts::vsphere::VSphere {
 
 /// What a user gives as credentials has every key, and none of its values is empty.
 fn given_credentials(input: &[u8]) {
-    let needed = |keys: &[&str]| upstream::Credentials {
+    let needed = |keys: &[&str]| kubernetes::Credentials {
         keys: keys.iter().map(|key| (*key).to_owned()).collect(),
         optional_keys: vec!["network".to_owned()],
         environment: [("TOKEN".to_owned(), "token".to_owned())].into(),
@@ -175,16 +174,16 @@ fn node_log(input: &[u8]) {
         taints: vec![UNINITIALIZED.into()],
         ..Node::default()
     };
-    let manager = Manager { log: Some(observed::lines(text)), is_installed: Some(true), ..Manager::default() };
+    let ccm = Ccm { log: Some(observed::lines(text)), is_installed: Some(true), ..Ccm::default() };
     let now = "2026-01-01T01:00:00Z".parse().expect("a time");
-    let evidence = Evidence { now, nodes: vec![node], managers: vec![manager], ..Evidence::default() };
+    let evidence = Evidence { now, nodes: vec![node], ccms: vec![ccm], ..Evidence::default() };
     for node in diagnose(&evidence) {
         assert!(!node.findings.is_empty(), "no reason");
         for finding in &node.findings {
             assert!(!finding.cause.contains(PLANTED), "words of others: {finding:?}");
             assert!(!finding.evidence.contains(char::is_control), "control characters: {finding:?}");
         }
-        assert!(!node.looked_at.iter().any(|look| look.showed.contains(char::is_control)), "{:?}", node.looked_at);
+        assert!(!node.observations.iter().any(|one| one.showed.contains(char::is_control)), "{:?}", node.observations);
     }
 }
 
@@ -202,10 +201,10 @@ fn package(input: &[u8]) {
             assert!(package.tar() == tar, "another tar");
         }
     }
-    let files = [("assets/a.yaml", input), ("assets/upstream/provider.yaml", input), ("README.md", input)];
+    let files = [("assets/a.yaml", input), ("assets/kubernetes/provider.yaml", input), ("README.md", input)];
     if let Ok(package) = Package::new("demo", files) {
         assert_eq!(Package::from_tar(&package.tar()).as_ref(), Ok(&package), "another package");
-        package.bundles().iter().for_each(|bundle| drop(bundle.misfits()));
+        package.parsed_providers().iter().for_each(|parsed| drop(parsed.misfits()));
     }
 }
 

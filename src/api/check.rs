@@ -1,6 +1,6 @@
 //! The rules of the API, for manifests that no API server has checked (pure).
 //!
-//! The CustomResourceDefinition has the same rules. `tests/it/upstream.rs` runs the same cases against both.
+//! The CustomResourceDefinition has the same rules. `tests/it/kubernetes.rs` runs the same cases against both.
 
 use std::net::IpAddr;
 

@@ -19,7 +19,7 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/install/00_cloudcontrol
     shortname = "ccm",
     category = "cloud",
     doc = "A cloud-controller-manager that the operator installs and keeps installed. Who may write this object decides what runs with \
-           the credentials of the cloud and with rights on every node: that is cluster-admin in effect.",
+           the credentials of the cloud and with permissions on every node: that is cluster-admin in effect.",
     validation = kube::core::Rule::new("self.metadata.name.size() <= 40").message("a name has at most 40 characters"),
     validation = kube::core::Rule::new("self.metadata.name != 'next' && !self.metadata.name.endsWith('-next')")
         .message("a name does not end with next, which stands for objects that replace others"),

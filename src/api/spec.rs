@@ -29,7 +29,7 @@ api_types! {
         },
     ])))]
     pub struct Spec {
-        /// The provider: the name of a cloud that `ccm-operator provider list` shows with the flavor upstream, such as `aws`.
+        /// The provider: the name of a cloud that `ccm-operator provider list` shows with the flavor kubernetes, such as `aws`.
         /// It cannot be changed.
         #[cfg_attr(test, schemars(
             regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), length(max = 63),
@@ -51,7 +51,7 @@ api_types! {
         #[cfg_attr(test, schemars(regex(pattern = "^[a-zA-Z0-9]([-._a-zA-Z0-9]*[a-zA-Z0-9])?$"), length(max = 255)))]
         pub cluster_name: String,
 
-        /// The controllers that run. The rights of the cloud-controller-manager are those that they need.
+        /// The controllers that run. The permissions of the cloud-controller-manager are those that they need.
         #[serde(default)]
         pub controllers: Controllers,
 
@@ -129,7 +129,7 @@ api_types! {
     pub struct Controllers {
         /// Initializes nodes: addresses, labels, and the removal of the taint that keeps pods away.
         pub cloud_node: OnByDefault,
-        /// Marks nodes whose machine is shut down, and finds nodes whose machine is gone. With `Rehearsal` it has no right to
+        /// Marks nodes whose machine is shut down, and finds nodes whose machine is gone. With `Rehearsal` it has no permission to
         /// delete them: the status names what it would delete. With `Enabled` it may delete those that the operator has confirmed, by
         /// the rules of `nodeDeletion`.
         pub cloud_node_lifecycle: Lifecycle,

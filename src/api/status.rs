@@ -118,7 +118,7 @@ status_types! {
         /// Those that have waited for long, the longest first. At most 32.
         pub waiting: Vec<WaitingNode>,
         /// The nodes whose machines are gone, as the cloud-controller-manager says in its Events: it has tried to delete them in the
-        /// last ten minutes, and has no right to. At most a hundred.
+        /// last ten minutes, and has no permission to. At most a hundred.
         pub gone: Vec<String>,
     }
 

@@ -1,6 +1,6 @@
 //! The changes that the operator would make (IO): performs [`super::steps`] by dry runs, and writes nothing.
 //!
-//! An object that is not as planned costs one request: the apply that the operator would send. A fold needs two writes,
+//! An object that is not as planned costs one request: the apply that the operator would send. A migration needs two writes,
 //! and the API server can dry-run the second one only after the first. So [`preview`] computes the result of both, and
 //! a dry run asks the API server whether it accepts the result.
 
@@ -14,10 +14,10 @@ use crate::{
     apply::{
         change::{Action, Change},
         diff::Diff,
-        inventory::{self, Scope, Verdict},
+        inventory::{self, Inventory, PruneDecision},
         ownership::preview,
-        steps::{self, End, Ladder, Sight, Step},
-        write::{self, Requests, climb},
+        steps::{self, End, Sight, Step, Steps},
+        write::{self, Requests, perform_steps},
     },
     cluster::{
         read,
@@ -66,20 +66,20 @@ pub async fn changes(
 ) -> Result<Vec<Diff>, Error> {
     let asked = stream::iter(config.iter().chain(planned)).map(|object| async move {
         let live = read::live(client, object).await?;
-        change(client, Ladder::new(object, Sight::of(live.as_ref()))).await
+        change(client, Steps::new(object, Sight::of(live.as_ref()))).await
     });
     let mut changes: Vec<_> = asked.buffered(CONCURRENCY).try_collect().await?;
-    for (live, verdict) in left_over(client, own_namespace, planned).await? {
-        changes.extend(removal(&live, verdict)?);
+    for (live, decision) in left_over(client, own_namespace, planned).await? {
+        changes.extend(removal(&live, decision)?);
     }
     Ok(changes)
 }
 
-/// The change of one planned object: where its ladder leads.
-pub async fn change(client: &Client, ladder: Ladder<'_>) -> Result<Diff, Error> {
-    let (desired, live) = (ladder.desired(), ladder.seen());
+/// The change of one planned object: where its steps lead.
+pub async fn change(client: &Client, steps: Steps<'_>) -> Result<Diff, Error> {
+    let (desired, live) = (steps.desired(), steps.seen());
     let key = desired.key();
-    let (change, before, after) = match ask(client, ladder, false).await {
+    let (change, before, after) = match ask(client, steps, false).await {
         Ok(End::Applied(after)) => (Change::planned(key, live, &after), live.cloned(), Some(after)),
         Ok(End::Recreated { before, after }) => (Change::recreated(key, &before, &after), Some(before), Some(after)),
         Ok(End::LeftAlone(_)) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), None, None),
@@ -96,39 +96,39 @@ pub async fn change(client: &Client, ladder: Ladder<'_>) -> Result<Diff, Error> 
 }
 
 /// The change of an object of ours that is no longer planned; `None` if it is already being deleted.
-pub fn removal(live: &Value, verdict: Verdict) -> Result<Option<Diff>, yaml::Error> {
+pub fn removal(live: &Value, decision: PruneDecision) -> Result<Option<Diff>, yaml::Error> {
     let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let group = text("/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
     let key = Key { group, kind: text("/kind"), namespace: text("/metadata/namespace"), name: text("/metadata/name") };
-    match verdict {
-        Verdict::Keep(why) => Diff::new(Change::plain(key, Action::Keep).because(why), None, None).map(Some),
-        Verdict::Prune => Diff::new(Change::plain(key, Action::Prune), Some(live), None).map(Some),
-        Verdict::Terminating => Ok(None),
+    match decision {
+        PruneDecision::Keep(why) => Diff::new(Change::plain(key, Action::Keep).because(why), None, None).map(Some),
+        PruneDecision::Prune => Diff::new(Change::plain(key, Action::Prune), Some(live), None).map(Some),
+        PruneDecision::Terminating => Ok(None),
     }
 }
 
-/// The objects in the places of the inventory that carry our label and are no longer planned, each with the operator's
-/// verdict. Without a plan there are none.
+/// The objects in the locations of the inventory that carry our label and are no longer planned, each with the operator's
+/// decision. Without a plan there are none.
 pub async fn left_over(
     client: &Client,
     own_namespace: &str,
     planned: &[Object],
-) -> Result<Vec<(Value, Verdict)>, read::Error> {
+) -> Result<Vec<(Value, PruneDecision)>, read::Error> {
     if planned.is_empty() {
         return Ok(Vec::new());
     }
     let set_id = inventory::set_id(own_namespace);
     let inventory = read::get(client, &CONFIG_MAP, own_namespace, inventory::NAME).await?;
-    let scope = inventory.as_ref().map(Scope::read).unwrap_or_default();
+    let inventory = inventory.as_ref().map(Inventory::read).unwrap_or_default();
     let params = ListParams::default().labels(&format!("{PART_OF_LABEL}={set_id}"));
     let mut found = Vec::new();
-    for place in scope.places() {
-        let listed = read::list(client, place.kind, &place.namespace, &params).await?;
-        found.extend(listed.into_iter().map(|live| (place, live)));
+    for location in inventory.locations() {
+        let listed = read::list(client, location.kind, &location.namespace, &params).await?;
+        found.extend(listed.into_iter().map(|live| (location, live)));
     }
-    let seen = found.iter().map(|(place, live)| (*place, live));
-    let verdicts = inventory::verdicts(seen, planned, &set_id);
-    Ok(verdicts.into_iter().map(|(_, live, verdict)| (live.clone(), verdict)).collect())
+    let seen = found.iter().map(|(location, live)| (*location, live));
+    let prune_decisions = inventory::prune_decisions(seen, planned, &set_id);
+    Ok(prune_decisions.into_iter().map(|(_, live, decision)| (live.clone(), decision)).collect())
 }
 
 /// What the API server has against an object.
@@ -142,7 +142,7 @@ pub struct Refusal {
 
 /// Dry-runs an object unchanged, as if it did not exist; `None` if the API server accepts it.
 pub async fn refusal(client: &Client, object: &Object) -> Result<Option<Refusal>, Error> {
-    match ask(client, Ladder::new(object, Sight::Absent), true).await {
+    match ask(client, Steps::new(object, Sight::Absent), true).await {
         // An object that is being deleted proves nothing against its manifest.
         Ok(_) | Err(write::Error { source: Cause::Held(_), .. }) => Ok(None),
         Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. }) if is_about_manifest(status.code) => {
@@ -152,7 +152,7 @@ pub async fn refusal(client: &Client, object: &Object) -> Result<Option<Refusal>
     }
 }
 
-/// Whether an answer is about the manifest, and not about the caller's rights or the API server's state. A schema error
+/// Whether an answer is about the manifest, and not about the caller's permissions or the API server's state. A schema error
 /// comes as 500.
 fn is_about_manifest(code: u16) -> bool {
     matches!(code, 400 | 404 | 409 | 422 | 500)
@@ -170,22 +170,22 @@ fn pointer(field: &str) -> String {
     parts.map(|part| format!("/{part}")).collect::<Vec<_>>().concat()
 }
 
-async fn ask(client: &Client, mut ladder: Ladder<'_>, is_strict: bool) -> Result<End, write::Error> {
-    let desired = ladder.desired();
-    let next = ladder.first();
+async fn ask(client: &Client, mut steps: Steps<'_>, is_strict: bool) -> Result<End, write::Error> {
+    let desired = steps.desired();
+    let next = steps.first();
     let api = api(client, desired.kind(), desired.namespace());
     let requests = Requests { api, budget: || NO_DEADLINE, is_strict };
-    let mut asker = Asker { requests, folded: None, accepted: None };
-    let end = climb(&mut ladder, next, async |step| asker.perform(desired, step).await).await;
+    let mut asker = Asker { requests, migrated: None, accepted: None };
+    let end = perform_steps(&mut steps, next, async |step| asker.perform(desired, step).await).await;
     end.map_err(|error| write::Error { action: "dry-run", ..error })
 }
 
 /// Performs steps by dry runs and remembers the results of writes for the steps after them.
 struct Asker<F> {
     requests: Requests<F>,
-    /// The object after the fold.
-    folded: Option<Value>,
-    /// The stand-in, which the API server would accept.
+    /// The object after the migration.
+    migrated: Option<Value>,
+    /// The temporary object, which the API server would accept.
     accepted: Option<Value>,
 }
 
@@ -193,12 +193,12 @@ impl<F: Fn() -> Option<Duration>> Asker<F> {
     async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
         let (requests, name) = (&self.requests, object.name());
         match step {
-            Step::Read | Step::ReadStandIn | Step::Probe(_) => requests.perform(object, step).await,
-            Step::Fold(live) => {
-                self.folded = Some(live);
+            Step::Read | Step::ReadTemporary | Step::Probe(_) => requests.perform(object, step).await,
+            Step::Migrate(live) => {
+                self.migrated = Some(live);
                 Ok(None)
             }
-            Step::Apply => match (self.accepted.take(), &self.folded) {
+            Step::Apply => match (self.accepted.take(), &self.migrated) {
                 (Some(mut accepted), _) => {
                     accepted["metadata"]["name"] = name.into();
                     Ok(Some(accepted))
@@ -206,12 +206,12 @@ impl<F: Fn() -> Option<Duration>> Asker<F> {
                 (None, Some(live)) => requests.merge(name, &preview::patch(object.value(), live), true).await.map(Some),
                 (None, None) => requests.apply(object.value(), true).await.map(Some),
             },
-            Step::StandIn => {
-                let accepted = requests.apply(&steps::stand_in(object), true).await?;
+            Step::ApplyTemporary => {
+                let accepted = requests.apply(&steps::temporary(object), true).await?;
                 self.accepted = Some(accepted.clone());
                 Ok(Some(accepted))
             }
-            Step::DeleteStandIn | Step::Delete(_) => Ok(None),
+            Step::DeleteTemporary | Step::Delete(_) => Ok(None),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It is a ConfigMap in the operator's own namespace. For other tools it has the label and annotations of the parent of
 //! a set (KEP-3659), which list kinds and namespaces separately. The operator reads the exact pairs from its data, so
-//! it needs no rights in places where it never created anything. This file also decides which objects may be deleted.
+//! it needs no permissions in places where it never created anything. This file also decides which objects may be deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ const KINDS_ANNOTATION: &str = "applyset.kubernetes.io/contains-group-kinds";
 const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 
 /// The key of the data that holds the pairs.
-const SCOPE: &str = "scope";
+const LOCATIONS: &str = "scope";
 
 /// The key of the data that holds the name of the external provider that the objects are of.
 const EXTERNAL: &str = "externalProvider";
@@ -50,90 +50,90 @@ pub fn set_id(own_namespace: &str) -> String {
 
 /// A kind in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     /// The kind.
     pub kind: &'static Kind,
     /// The namespace, empty for a cluster-scoped kind.
     pub namespace: String,
 }
 
-impl Place {
-    /// The place of an object.
+impl Location {
+    /// The location of an object.
     pub fn of(object: &Object) -> Self {
         Self { kind: object.kind(), namespace: object.namespace().to_owned() }
     }
 }
 
-/// The places in which our objects may be.
+/// The locations in which our objects may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
-    places: BTreeSet<Place>,
+pub struct Inventory {
+    locations: BTreeSet<Location>,
     /// Lines of a newer version about kinds that this one does not know; they are kept.
     unknown: BTreeSet<String>,
 }
 
-impl FromIterator<Place> for Scope {
-    fn from_iter<T: IntoIterator<Item = Place>>(places: T) -> Self {
-        Self { places: places.into_iter().collect(), unknown: BTreeSet::new() }
+impl FromIterator<Location> for Inventory {
+    fn from_iter<T: IntoIterator<Item = Location>>(locations: T) -> Self {
+        Self { locations: locations.into_iter().collect(), unknown: BTreeSet::new() }
     }
 }
 
-impl Scope {
-    /// The places of these objects.
+impl Inventory {
+    /// The locations of these objects.
     pub fn of(objects: &[Object]) -> Self {
-        Self { places: objects.iter().map(Place::of).collect(), unknown: BTreeSet::new() }
+        Self { locations: objects.iter().map(Location::of).collect(), unknown: BTreeSet::new() }
     }
 
-    /// The places of objects that a status lists, each as its API group, plural and namespace.
+    /// The locations of objects that a status lists, each as its API group, plural and namespace.
     pub fn of_references<'a>(references: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Self {
-        let place = |(group, plural, namespace): (&str, &str, &str)| {
+        let location = |(group, plural, namespace): (&str, &str, &str)| {
             let kind = KINDS.iter().find(|kind| (kind.group, kind.plural) == (group, plural))?;
-            (kind.namespaced != namespace.is_empty()).then(|| Place { kind, namespace: namespace.to_owned() })
+            (kind.namespaced != namespace.is_empty()).then(|| Location { kind, namespace: namespace.to_owned() })
         };
-        Self { places: references.filter_map(place).collect(), unknown: BTreeSet::new() }
+        Self { locations: references.filter_map(location).collect(), unknown: BTreeSet::new() }
     }
 
     /// Reads a live ConfigMap.
     pub fn read(config_map: &Value) -> Self {
-        let mut scope = Self::default();
-        for line in config_map["data"][SCOPE].as_str().unwrap_or_default().lines() {
+        let mut inventory = Self::default();
+        for line in config_map["data"][LOCATIONS].as_str().unwrap_or_default().lines() {
             let (kind, namespace) = line.split_once(' ').unwrap_or((line, ""));
             let known =
                 KINDS.iter().find(|known| group_kind(known) == kind && known.namespaced != namespace.is_empty());
             match known {
-                Some(kind) => drop(scope.places.insert(Place { kind, namespace: namespace.to_owned() })),
-                None => drop(scope.unknown.insert(line.to_owned())),
+                Some(kind) => drop(inventory.locations.insert(Location { kind, namespace: namespace.to_owned() })),
+                None => drop(inventory.unknown.insert(line.to_owned())),
             }
         }
-        scope
+        inventory
     }
 
-    /// Its places.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter()
+    /// Its locations.
+    pub fn locations(&self) -> impl Iterator<Item = &Location> {
+        self.locations.iter()
     }
 
-    /// Whether a place is in it.
-    pub fn contains(&self, place: &Place) -> bool {
-        self.places.contains(place)
+    /// Whether a location is in it.
+    pub fn contains(&self, location: &Location) -> bool {
+        self.locations.contains(location)
     }
 
-    /// The places of both.
+    /// The locations of both.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        Self { places: &self.places | &other.places, unknown: &self.unknown | &other.unknown }
+        Self { locations: &self.locations | &other.locations, unknown: &self.unknown | &other.unknown }
     }
 
-    /// These places only.
+    /// These locations only.
     #[must_use]
-    pub fn only(&self, keep: impl Fn(&Place) -> bool) -> Self {
+    pub fn only(&self, keep: impl Fn(&Location) -> bool) -> Self {
         Self {
-            places: self.places.iter().filter(|place| keep(place)).cloned().collect(),
+            locations: self.locations.iter().filter(|location| keep(location)).cloned().collect(),
             unknown: self.unknown.clone(),
         }
     }
 
-    /// The ConfigMap with this scope and the external provider that the objects are of, for the operator in a namespace.
+    /// The ConfigMap with this inventory and the external provider that the objects are of, for the operator in a namespace.
     pub fn config_map_of(&self, own_namespace: &str, external: Option<&str>, live: Option<&Value>) -> Value {
         let mut config_map = self.config_map(own_namespace);
         // What is left out is not compared with the live one.
@@ -143,14 +143,14 @@ impl Scope {
         config_map
     }
 
-    /// The ConfigMap with this scope, for the operator in a namespace.
+    /// The ConfigMap with this inventory, for the operator in a namespace.
     pub fn config_map(&self, own_namespace: &str) -> Value {
-        let kinds: BTreeSet<_> = self.places.iter().map(|place| group_kind(place.kind)).collect();
-        let namespaces: BTreeSet<_> = self.places.iter().map(|place| place.namespace.as_str()).collect();
+        let kinds: BTreeSet<_> = self.locations.iter().map(|location| group_kind(location.kind)).collect();
+        let namespaces: BTreeSet<_> = self.locations.iter().map(|location| location.namespace.as_str()).collect();
         let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !["", own_namespace].contains(name)).collect();
-        let lines = self.places.iter().map(|place| match place.namespace.as_str() {
-            "" => group_kind(place.kind),
-            namespace => format!("{} {namespace}", group_kind(place.kind)),
+        let lines = self.locations.iter().map(|location| match location.namespace.as_str() {
+            "" => group_kind(location.kind),
+            namespace => format!("{} {namespace}", group_kind(location.kind)),
         });
         let lines: BTreeSet<_> = lines.chain(self.unknown.iter().cloned()).collect();
         let text: String = lines.into_iter().map(|line| line + "\n").collect();
@@ -167,7 +167,7 @@ impl Scope {
                     NAMESPACES: namespaces.join(","),
                 },
             },
-            "data": {SCOPE: text},
+            "data": {LOCATIONS: text},
         })
     }
 }
@@ -189,7 +189,7 @@ fn group_kind(kind: &Kind) -> String {
 
 /// The decision about a live object that carries our label and is not planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PruneDecision {
     /// It is deleted.
     Prune,
     /// It is kept, for this reason.
@@ -198,22 +198,22 @@ pub enum Verdict {
     Terminating,
 }
 
-fn verdict(live: &Value, set_id: &str) -> Verdict {
+fn decision(live: &Value, set_id: &str) -> PruneDecision {
     let metadata = &live["metadata"];
     if metadata["labels"][PART_OF_LABEL] != set_id {
-        return Verdict::Keep("it is not labeled as ours");
+        return PruneDecision::Keep("it is not labeled as ours");
     }
     if live["kind"].as_str().is_none_or(|kind| NEVER_PRUNED.contains(&kind)) {
-        return Verdict::Keep("its kind is never deleted");
+        return PruneDecision::Keep("its kind is never deleted");
     }
     if metadata["annotations"][DELETION] == "detach" {
-        return Verdict::Keep("it is annotated to be kept");
+        return PruneDecision::Keep("it is annotated to be kept");
     }
     // A copy of an object has its labels too.
     if !ownership::is_applied_by_us(live) {
-        return Verdict::Keep("it carries our label but was created by another manager");
+        return PruneDecision::Keep("it carries our label but was created by another manager");
     }
-    if metadata["deletionTimestamp"].is_string() { Verdict::Terminating } else { Verdict::Prune }
+    if metadata["deletionTimestamp"].is_string() { PruneDecision::Terminating } else { PruneDecision::Prune }
 }
 
 /// Whether a live object is annotated to be left alone.
@@ -221,23 +221,23 @@ pub fn is_left_alone(live: &Value) -> bool {
     live["metadata"]["annotations"][MUTATION] == "ignore"
 }
 
-/// The live objects that are not planned, each with its verdict, in the reverse order of applying.
-pub fn verdicts<'a>(
-    seen: impl Iterator<Item = (&'a Place, &'a Value)>,
+/// The live objects that are not planned, each with its decision, in the reverse order of applying.
+pub fn prune_decisions<'a>(
+    seen: impl Iterator<Item = (&'a Location, &'a Value)>,
     planned: &[Object],
     set_id: &str,
-) -> Vec<(&'a Place, &'a Value, Verdict)> {
-    let mut names: BTreeMap<Place, BTreeSet<&str>> = BTreeMap::new();
+) -> Vec<(&'a Location, &'a Value, PruneDecision)> {
+    let mut names: BTreeMap<Location, BTreeSet<&str>> = BTreeMap::new();
     for object in planned {
-        names.entry(Place::of(object)).or_default().insert(object.name());
+        names.entry(Location::of(object)).or_default().insert(object.name());
     }
-    let is_planned = |place: &Place, live: &Value| {
+    let is_planned = |location: &Location, live: &Value| {
         let name = live["metadata"]["name"].as_str().unwrap_or_default();
-        names.get(place).is_some_and(|names| names.contains(name))
+        names.get(location).is_some_and(|names| names.contains(name))
     };
-    let seen = seen.filter(|(place, live)| !is_planned(place, live));
-    let mut all: Vec<_> = seen.map(|(place, live)| (place, live, verdict(live, set_id))).collect();
-    all.sort_by_key(|(place, ..)| std::cmp::Reverse(place.kind.wave));
+    let seen = seen.filter(|(location, live)| !is_planned(location, live));
+    let mut all: Vec<_> = seen.map(|(location, live)| (location, live, decision(live, set_id))).collect();
+    all.sort_by_key(|(location, ..)| std::cmp::Reverse(location.kind.wave));
     all
 }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_scope_is_read_back() {
+    fn a_written_inventory_is_read_back() {
         let objects = [
             object("Deployment", "managed"),
             object("Service", "managed"),
@@ -274,9 +274,9 @@ mod tests {
             object("ClusterRole", ""),
             object("Role", OWN),
         ];
-        let scope = Scope::of(&objects);
-        let config_map = scope.config_map(OWN);
-        assert_eq!(Scope::read(&config_map), scope);
+        let inventory = Inventory::of(&objects);
+        let config_map = inventory.config_map(OWN);
+        assert_eq!(Inventory::read(&config_map), inventory);
         let annotations = &config_map["metadata"]["annotations"];
         assert_eq!(
             annotations[KINDS_ANNOTATION],
@@ -284,20 +284,20 @@ mod tests {
         );
         assert_eq!(annotations[NAMESPACES], "kube-system,managed");
         assert!(matches(&config_map, &config_map));
-        assert!(!matches(&Scope::of(&objects[1..]).config_map(OWN), &config_map));
+        assert!(!matches(&Inventory::of(&objects[1..]).config_map(OWN), &config_map));
         assert!(!matches(&Value::Null, &config_map));
     }
 
     #[test]
-    fn a_scope_holds_its_places_and_those_of_another() {
-        let places = ["Deployment", "Service"].map(|kind| Place::of(&object(kind, "managed")));
-        let scope = Scope::of(&[object("Deployment", "managed")]);
-        assert!(scope.contains(&places[0]) && !scope.contains(&places[1]));
-        let read = |text: &str| Scope::read(&json!({"data": {SCOPE: text}}));
+    fn an_inventory_holds_its_locations_and_those_of_another() {
+        let locations = ["Deployment", "Service"].map(|kind| Location::of(&object(kind, "managed")));
+        let inventory = Inventory::of(&[object("Deployment", "managed")]);
+        assert!(inventory.contains(&locations[0]) && !inventory.contains(&locations[1]));
+        let read = |text: &str| Inventory::read(&json!({"data": {LOCATIONS: text}}));
         let both = read("Deployment.apps managed\nWidget.example.com a\n")
             .union(&read("Deployment.apps managed\nGadget.example.com\nService managed\nWidget.example.com a\n"));
         let expected = "Deployment.apps managed\nGadget.example.com\nService managed\nWidget.example.com a\n";
-        assert_eq!(both.config_map(OWN)["data"][SCOPE], expected);
+        assert_eq!(both.config_map(OWN)["data"][LOCATIONS], expected);
     }
 
     #[test]
@@ -309,15 +309,16 @@ mod tests {
             ("rbac.authorization.k8s.io", "clusterrolebindings", "managed"),
             ("", "widgets", "managed"),
         ];
-        let scope = Scope::of_references(listed.into_iter());
-        let found: Vec<_> = scope.places().map(|place| (place.kind.kind, place.namespace.as_str())).collect();
+        let inventory = Inventory::of_references(listed.into_iter());
+        let found: Vec<_> =
+            inventory.locations().map(|location| (location.kind.kind, location.namespace.as_str())).collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found.contains(&("Deployment", "managed")) && found.contains(&("ClusterRole", "")), "{found:?}");
     }
 
     #[test]
     fn an_inventory_matches_if_all_of_it_is_there() {
-        let wanted = Scope::of(&[object("Deployment", "managed")]).config_map(OWN);
+        let wanted = Inventory::of(&[object("Deployment", "managed")]).config_map(OWN);
         for pointer in ["/metadata/labels", "/metadata/annotations", "/data"] {
             let mut live = wanted.clone();
             *live.pointer_mut(pointer).unwrap() = json!({});
@@ -328,10 +329,10 @@ mod tests {
     #[test]
     fn lines_of_a_newer_version_are_kept() {
         let line = "Widget.example.com managed";
-        let scope = Scope::read(&json!({"data": {SCOPE: format!("{line}\nDeployment.apps managed\n")}}));
-        assert_eq!(scope.places().count(), 1);
-        let shrunk = scope.only(|_| false);
-        assert_eq!(shrunk.config_map(OWN)["data"][SCOPE], format!("{line}\n"));
+        let inventory = Inventory::read(&json!({"data": {LOCATIONS: format!("{line}\nDeployment.apps managed\n")}}));
+        assert_eq!(inventory.locations().count(), 1);
+        let shrunk = inventory.only(|_| false);
+        assert_eq!(shrunk.config_map(OWN)["data"][LOCATIONS], format!("{line}\n"));
     }
 
     #[test]
@@ -343,10 +344,10 @@ mod tests {
                 "labels": {PART_OF_LABEL: part_of}, "annotations": annotations, "managedFields": ours,
             }})
         };
-        assert_eq!(verdict(&live("Deployment", &id, Value::Null), &id), Verdict::Prune);
+        assert_eq!(decision(&live("Deployment", &id, Value::Null), &id), PruneDecision::Prune);
         let mut going = live("Deployment", &id, Value::Null);
         going["metadata"]["deletionTimestamp"] = "now".into();
-        assert_eq!(verdict(&going, &id), Verdict::Terminating);
+        assert_eq!(decision(&going, &id), PruneDecision::Terminating);
         let mut copied = live("Deployment", &id, Value::Null);
         copied["metadata"]["managedFields"] = json!([{"manager": "kubectl", "operation": "Apply"}]);
         for kept in [
@@ -357,7 +358,7 @@ mod tests {
             live("CustomResourceDefinition", &id, Value::Null),
             copied,
         ] {
-            assert!(matches!(verdict(&kept, &id), Verdict::Keep(_)), "{kept}");
+            assert!(matches!(decision(&kept, &id), PruneDecision::Keep(_)), "{kept}");
         }
     }
 
@@ -367,11 +368,12 @@ mod tests {
         let live = |kind: &str, name: &str| json!({"kind": kind, "metadata": {"name": name}});
         let objects =
             ["ClusterRole", "PodDisruptionBudget", "Deployment", "Service"].map(|kind| object(kind, "managed"));
-        let places = objects.each_ref().map(Place::of);
-        let seen: Vec<_> = places.iter().map(|place| (place, live(place.kind.kind, "old"))).collect();
+        let locations = objects.each_ref().map(Location::of);
+        let seen: Vec<_> = locations.iter().map(|location| (location, live(location.kind.kind, "old"))).collect();
         let planned = live("Deployment", "x");
-        let seen = seen.iter().map(|(place, live)| (*place, live)).chain([(&places[2], &planned)]);
-        let order: Vec<_> = verdicts(seen, &objects, &id).iter().map(|(place, ..)| place.kind.kind).collect();
+        let seen = seen.iter().map(|(location, live)| (*location, live)).chain([(&locations[2], &planned)]);
+        let order: Vec<_> =
+            prune_decisions(seen, &objects, &id).iter().map(|(location, ..)| location.kind.kind).collect();
         assert_eq!(order, ["PodDisruptionBudget", "Deployment", "Service", "ClusterRole"]);
     }
 }

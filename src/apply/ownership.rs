@@ -28,15 +28,15 @@ pub enum Need {
     /// One apply.
     Apply,
     /// Other managers' fields have to become ours first, so that an apply removes them.
-    FoldThenApply,
+    MigrateThenApply,
 }
 
 /// The writes from a live object to the desired one. Both are whole objects; the live one with its managed fields.
 pub fn need(desired: &Value, live: &Value) -> Need {
     let entries = managed_fields(live);
-    let adds = |entry: &Value| is_foreign_update(entry) && owns_more(&foldable(entry), desired);
+    let adds = |entry: &Value| is_update_of_others(entry) && owns_more(&migratable(entry), desired);
     if is_wiped(live) || entries.iter().any(adds) {
-        return Need::FoldThenApply;
+        return Need::MigrateThenApply;
     }
     match entries.iter().find(|entry| is_ours(entry)) {
         Some(ours) if holds(&ours["fieldsV1"], &without_identity(desired), live) => Need::Nothing,
@@ -45,7 +45,7 @@ pub fn need(desired: &Value, live: &Value) -> Need {
 }
 
 /// The managed fields with everything that we take over moved into our entry; guarded by the caller.
-pub fn fold(live: &Value) -> Value {
+pub fn migrate(live: &Value) -> Value {
     let (mut ours, mut others) = (Map::new(), Vec::new());
     let mut our_entry = json!({
         "manager": FIELD_MANAGER,
@@ -59,7 +59,7 @@ pub fn fold(live: &Value) -> Value {
             our_entry.clone_from(entry);
             continue;
         }
-        let taken = if is_foreign_update(entry) { foldable(entry) } else { Map::new() };
+        let taken = if is_update_of_others(entry) { migratable(entry) } else { Map::new() };
         merge(&mut ours, &Value::Object(taken.clone()));
         let mut rest = entry.clone();
         if let Some(fields) = rest["fieldsV1"].as_object_mut() {
@@ -110,7 +110,7 @@ pub fn is_new(applied: &Value) -> bool {
 }
 
 /// The manager that last changed an object, other than us and other than its status.
-pub fn last_foreign_manager(live: &Value) -> Option<&str> {
+pub fn last_other_manager(live: &Value) -> Option<&str> {
     let others = managed_fields(live).iter().filter(|entry| !is_ours(entry) && has_no_subresource(entry));
     others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
 }
@@ -123,7 +123,7 @@ fn is_ours(entry: &Value) -> bool {
     entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply" && has_no_subresource(entry)
 }
 
-fn is_foreign_update(entry: &Value) -> bool {
+fn is_update_of_others(entry: &Value) -> bool {
     entry["operation"] == "Update" && has_no_subresource(entry)
 }
 
@@ -131,8 +131,8 @@ fn has_no_subresource(entry: &Value) -> bool {
     entry["subresource"].as_str().is_none_or(str::is_empty)
 }
 
-/// The part of a foreign entry that we take over.
-fn foldable(entry: &Value) -> Map<String, Value> {
+/// The part of another manager's entry that we take over.
+fn migratable(entry: &Value) -> Map<String, Value> {
     let predecessor = entry["manager"].as_str().is_some_and(|manager| PREDECESSORS.contains(&manager));
     let fields = entry["fieldsV1"].as_object().into_iter().flatten();
     fields

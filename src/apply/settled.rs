@@ -1,6 +1,6 @@
 //! The proof that the cluster is as planned (pure).
 
-/// The proof that objects are as planned: each has come to the end of its ladder without an error, or is left alone as its
+/// The proof that objects are as planned: each has come to the end of its steps without an error, or is left alone as its
 /// administrator wants. Only an executor that has worked through all of them gives one, so that nothing else can be reported as done:
 ///
 /// ```compile_fail,E0423

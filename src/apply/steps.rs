@@ -12,11 +12,11 @@ use crate::{
         inventory,
         ownership::{self, Need, need},
     },
-    object::{Object, PART_OF_LABEL, STAND_IN},
+    object::{Object, PART_OF_LABEL, TEMPORARY},
 };
 
-/// How often a fold is tried while other managers write the object.
-const FOLD_TRIES: usize = 3;
+/// How often a migration of field managers is tried while other managers write the object.
+const MIGRATION_TRIES: usize = 3;
 
 /// A request to the API server about one object.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,16 +26,16 @@ pub enum Step {
     /// Ask by a dry run of [`ownership::bare`] who owns the fields of this object, whose managed fields were wiped.
     Probe(Value),
     /// Move other managers' fields of this live object into our entry of the managed fields, unless it has changed.
-    Fold(Value),
+    Migrate(Value),
     /// Apply the object.
     Apply,
-    /// Read what has the name of the stand-in: it may be somebody else's.
-    ReadStandIn,
-    /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted.
-    /// A binding's stand-in is real, so that its rights are granted without a gap; others are dry runs.
-    StandIn,
-    /// Delete an old stand-in that the new one cannot replace.
-    DeleteStandIn,
+    /// Read what has the name of the temporary object: it may be somebody else's.
+    ReadTemporary,
+    /// Apply the object under the name of its temporary object: the API server has to accept it before the old one is deleted.
+    /// A binding's temporary object is real, so that its permissions are granted without a gap; others are dry runs.
+    ApplyTemporary,
+    /// Delete an old temporary object that the new one cannot replace.
+    DeleteTemporary,
     /// Delete this live object, and no other state of it.
     Delete(Value),
 }
@@ -43,12 +43,12 @@ pub enum Step {
 /// The next step, or the end.
 pub type Next = ControlFlow<End, Step>;
 
-/// How a ladder ends.
+/// How the steps end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// The object is as planned.
     Unchanged,
-    /// The object is annotated to be left alone; its state, if the ladder has read it.
+    /// The object is annotated to be left alone; its state, if a step has read it.
     LeftAlone(Option<Value>),
     /// The object was applied; this is its state.
     Applied(Value),
@@ -103,52 +103,52 @@ pub enum Refusal {
     Other,
 }
 
-/// The step that the ladder waits for.
+/// The step whose answer is awaited.
 #[derive(Debug)]
 enum Stage {
     Start,
     /// Does an object without our label exist, and may it be taken over?
-    Look,
+    Read,
     /// The first apply.
     Apply,
     /// An unseen object was refused: because of other managers' fields?
-    LookForFold(Refusal),
+    ReadForMigration(Refusal),
     Probe(Value),
-    Fold,
-    /// Another manager has changed the object before the fold.
+    Migrate,
+    /// Another manager has changed the object before the migration.
     Reread,
-    /// The apply after a fold.
-    ApplyFolded,
-    LookForRecreate,
-    LookAtStandIn(Value),
-    StandIn(Value),
-    /// The stand-in after an old one was deleted.
-    StandInAgain(Value),
-    DeleteStandIn(Value),
+    /// The apply after a migration.
+    ApplyMigrated,
+    ReadForRecreate,
+    ReadTemporary(Value),
+    ApplyTemporary(Value),
+    /// The temporary object after an old one was deleted.
+    ApplyTemporaryAgain(Value),
+    DeleteTemporary(Value),
     Delete(Value),
     Create(Value),
 }
 
-/// The ladder of one object.
+/// The steps of one object.
 #[derive(Debug)]
-pub struct Ladder<'a> {
+pub struct Steps<'a> {
     desired: &'a Object,
     sight: Sight<'a>,
-    takes_over: bool,
-    folds: usize,
+    adopts: bool,
+    migrations: usize,
     stage: Stage,
 }
 
-impl<'a> Ladder<'a> {
-    /// The ladder from what is known about the live object.
+impl<'a> Steps<'a> {
+    /// The steps from what is known about the live object.
     pub fn new(desired: &'a Object, sight: Sight<'a>) -> Self {
-        Self { desired, sight, takes_over: true, folds: 0, stage: Stage::Start }
+        Self { desired, sight, adopts: true, migrations: 0, stage: Stage::Start }
     }
 
-    /// The same, but for `takes_over`: whether an object that somebody else has made becomes ours.
+    /// The same, but for `adopts`: whether an object that somebody else has made becomes ours.
     #[must_use]
-    pub fn taking_over(self, takes_over: bool) -> Self {
-        Self { takes_over, ..self }
+    pub fn adopting(self, adopts: bool) -> Self {
+        Self { adopts, ..self }
     }
 
     /// The planned object.
@@ -167,35 +167,35 @@ impl<'a> Ladder<'a> {
     /// The first step.
     pub fn first(&mut self) -> Next {
         match self.sight {
-            Sight::Unknown if self.is_member() => self.step(Stage::Look, Step::Read),
+            Sight::Unknown if self.is_member() => self.step(Stage::Read, Step::Read),
             Sight::Unknown | Sight::Absent => self.step(Stage::Apply, Step::Apply),
-            Sight::Seen(live) if self.is_foreign(live) => self.take_over(live),
+            Sight::Seen(live) if self.is_of_others(live) => self.adopt(live),
             Sight::Seen(live) if self.is_left_alone(live) => Next::Break(End::LeftAlone(None)),
-            Sight::Seen(live) => self.take_over(live),
+            Sight::Seen(live) => self.adopt(live),
         }
     }
 
     /// The next step after an answer.
     pub fn next(&mut self, answer: Answer) -> Next {
         match (std::mem::replace(&mut self.stage, Stage::Start), answer) {
-            (Stage::Look, Ok(None)) => self.step(Stage::Apply, Step::Apply),
-            (Stage::Look | Stage::Reread, Ok(Some(live))) => self.take_over(&live),
+            (Stage::Read, Ok(None)) => self.step(Stage::Apply, Step::Apply),
+            (Stage::Read | Stage::Reread, Ok(Some(live))) => self.adopt(&live),
             (Stage::Apply, Ok(Some(now))) => {
                 // The answer is the first to show other managers' fields of an unseen object.
-                let needs_fold = need(self.desired.value(), &now) == Need::FoldThenApply;
-                if needs_fold { self.fold(now) } else { Next::Break(End::Applied(now)) }
+                let needs_migration = need(self.desired.value(), &now) == Need::MigrateThenApply;
+                if needs_migration { self.migrate(now) } else { Next::Break(End::Applied(now)) }
             }
-            (Stage::ApplyFolded, Ok(Some(now))) => Next::Break(End::Applied(now)),
+            (Stage::ApplyMigrated, Ok(Some(now))) => Next::Break(End::Applied(now)),
             (Stage::Apply, Err(refusal @ (Refusal::Invalid | Refusal::Immutable))) if self.seen().is_none() => {
                 // A field of another manager can make the whole object invalid.
-                self.step(Stage::LookForFold(refusal), Step::Read)
+                self.step(Stage::ReadForMigration(refusal), Step::Read)
             }
-            (Stage::Apply | Stage::ApplyFolded, Err(Refusal::Immutable)) => {
-                self.step(Stage::LookForRecreate, Step::Read)
+            (Stage::Apply | Stage::ApplyMigrated, Err(Refusal::Immutable)) => {
+                self.step(Stage::ReadForRecreate, Step::Read)
             }
-            (Stage::LookForFold(refusal), Ok(live)) => match live {
-                Some(live) if self.hands_off(&live).is_some() => self.take_over(&live),
-                Some(live) if need(self.desired.value(), &live) == Need::FoldThenApply => self.fold(live),
+            (Stage::ReadForMigration(refusal), Ok(live)) => match live {
+                Some(live) if self.left_alone(&live).is_some() => self.adopt(&live),
+                Some(live) if need(self.desired.value(), &live) == Need::MigrateThenApply => self.migrate(live),
                 Some(live) if refusal == Refusal::Immutable => self.recreate(live),
                 _ => Next::Break(End::Refused),
             },
@@ -203,24 +203,28 @@ impl<'a> Ladder<'a> {
                 // An item of a list has no types, and our new entry needs them.
                 live["apiVersion"] = shown["apiVersion"].clone();
                 live["metadata"]["managedFields"] = shown["metadata"]["managedFields"].clone();
-                self.folds += 1;
-                self.step(Stage::Fold, Step::Fold(live))
+                self.migrations += 1;
+                self.step(Stage::Migrate, Step::Migrate(live))
             }
-            (Stage::Fold, Err(Refusal::Conflict)) if self.folds < FOLD_TRIES => self.step(Stage::Reread, Step::Read),
+            (Stage::Migrate, Err(Refusal::Conflict)) if self.migrations < MIGRATION_TRIES => {
+                self.step(Stage::Reread, Step::Read)
+            }
             // After the last conflict the refusal stands: an apply alone would leave other managers' fields.
-            (Stage::Fold, Ok(_)) => self.step(Stage::ApplyFolded, Step::Apply),
-            (Stage::LookForRecreate, Ok(Some(live))) => self.recreate(live),
-            (Stage::LookAtStandIn(live), Ok(stand_in)) => match stand_in.as_ref().and_then(|one| self.hands_off(one)) {
-                Some(end) => Next::Break(end),
-                None => self.step(Stage::StandIn(live), Step::StandIn),
-            },
-            (Stage::StandIn(live) | Stage::StandInAgain(live), Ok(_)) => {
+            (Stage::Migrate, Ok(_)) => self.step(Stage::ApplyMigrated, Step::Apply),
+            (Stage::ReadForRecreate, Ok(Some(live))) => self.recreate(live),
+            (Stage::ReadTemporary(live), Ok(temporary)) => {
+                match temporary.as_ref().and_then(|one| self.left_alone(one)) {
+                    Some(end) => Next::Break(end),
+                    None => self.step(Stage::ApplyTemporary(live), Step::ApplyTemporary),
+                }
+            }
+            (Stage::ApplyTemporary(live) | Stage::ApplyTemporaryAgain(live), Ok(_)) => {
                 self.step(Stage::Delete(live.clone()), Step::Delete(live))
             }
-            (Stage::StandIn(live), Err(Refusal::Immutable)) if is_binding(self.desired) => {
-                self.step(Stage::DeleteStandIn(live), Step::DeleteStandIn)
+            (Stage::ApplyTemporary(live), Err(Refusal::Immutable)) if is_binding(self.desired) => {
+                self.step(Stage::DeleteTemporary(live), Step::DeleteTemporary)
             }
-            (Stage::DeleteStandIn(live), Ok(_)) => self.step(Stage::StandInAgain(live), Step::StandIn),
+            (Stage::DeleteTemporary(live), Ok(_)) => self.step(Stage::ApplyTemporaryAgain(live), Step::ApplyTemporary),
             (Stage::Delete(live), Ok(left)) => match left.as_ref().map(finalizers) {
                 Some(finalizers) if !finalizers.is_empty() => Next::Break(End::Held(finalizers)),
                 _ => self.step(Stage::Create(live), Step::Apply),
@@ -241,15 +245,15 @@ impl<'a> Ladder<'a> {
     }
 
     /// Whether a live object is not ours and stays so. One of ours may have lost its label or its managed fields, not both.
-    fn is_foreign(&self, live: &Value) -> bool {
+    fn is_of_others(&self, live: &Value) -> bool {
         let is_wiped = ownership::is_wiped(live) && *set_of(live) == *set_of(self.desired.value());
-        !self.takes_over && !ownership::is_applied_by_us(live) && !is_wiped
+        !self.adopts && !ownership::is_applied_by_us(live) && !is_wiped
     }
 
     /// Why a live object is not changed, if it is not ours to change.
-    fn hands_off(&self, live: &Value) -> Option<End> {
-        if self.is_foreign(live) {
-            let manager = ownership::last_foreign_manager(live).unwrap_or("another manager");
+    fn left_alone(&self, live: &Value) -> Option<End> {
+        if self.is_of_others(live) {
+            let manager = ownership::last_other_manager(live).unwrap_or("another manager");
             return Some(End::OfOthers(manager.to_owned()));
         }
         if self.is_left_alone(live) {
@@ -267,14 +271,14 @@ impl<'a> Ladder<'a> {
     }
 
     /// The next step for a live object.
-    fn take_over(&mut self, live: &Value) -> Next {
-        if let Some(end) = self.hands_off(live) {
+    fn adopt(&mut self, live: &Value) -> Next {
+        if let Some(end) = self.left_alone(live) {
             return Next::Break(end);
         }
         match need(self.desired.value(), live) {
             Need::Nothing => Next::Break(End::Unchanged),
             Need::Apply => self.step(Stage::Apply, Step::Apply),
-            Need::FoldThenApply => self.fold(live.clone()),
+            Need::MigrateThenApply => self.migrate(live.clone()),
         }
     }
 
@@ -283,17 +287,17 @@ impl<'a> Ladder<'a> {
         Next::Continue(step)
     }
 
-    fn fold(&mut self, live: Value) -> Next {
+    fn migrate(&mut self, live: Value) -> Next {
         if ownership::is_wiped(&live) {
             return self.step(Stage::Probe(live.clone()), Step::Probe(live));
         }
-        self.folds += 1;
-        self.step(Stage::Fold, Step::Fold(live))
+        self.migrations += 1;
+        self.step(Stage::Migrate, Step::Migrate(live))
     }
 
-    /// Deletes nothing before the API server has accepted the stand-in.
+    /// Deletes nothing before the API server has accepted the temporary object.
     fn recreate(&mut self, live: Value) -> Next {
-        if let Some(end) = self.hands_off(&live) {
+        if let Some(end) = self.left_alone(&live) {
             return Next::Break(end);
         }
         if !live["metadata"]["deletionTimestamp"].is_null() {
@@ -301,9 +305,9 @@ impl<'a> Ladder<'a> {
         }
         // Only a binding's is written.
         if is_binding(self.desired) {
-            return self.step(Stage::LookAtStandIn(live), Step::ReadStandIn);
+            return self.step(Stage::ReadTemporary(live), Step::ReadTemporary);
         }
-        self.step(Stage::StandIn(live), Step::StandIn)
+        self.step(Stage::ApplyTemporary(live), Step::ApplyTemporary)
     }
 }
 
@@ -312,23 +316,23 @@ fn set_of(object: &Value) -> &Value {
     &object["metadata"]["labels"][PART_OF_LABEL]
 }
 
-/// Whether the stand-in of an object is created, not only dry-run.
+/// Whether the temporary object of an object is created, not only dry-run.
 pub(super) fn is_binding(object: &Object) -> bool {
     matches!(object.kind().kind, "ClusterRoleBinding" | "RoleBinding")
 }
 
-/// The stand-in of an object.
-pub(super) fn stand_in(object: &Object) -> Value {
-    let mut stand_in = object.value().clone();
-    stand_in["metadata"]["name"] = format!("{}{STAND_IN}", object.name()).into();
-    stand_in
+/// The temporary object of an object.
+pub(super) fn temporary(object: &Object) -> Value {
+    let mut temporary = object.value().clone();
+    temporary["metadata"]["name"] = format!("{}{TEMPORARY}", object.name()).into();
+    temporary
 }
 
 /// The merge patch that moves other managers' fields of a live object into our entry, guarded by the resource version.
-pub(super) fn fold_patch(live: &Value) -> Value {
+pub(super) fn migration_patch(live: &Value) -> Value {
     json!({"metadata": {
         "resourceVersion": live["metadata"]["resourceVersion"],
-        "managedFields": ownership::fold(live),
+        "managedFields": ownership::migrate(live),
     }})
 }
 

@@ -16,10 +16,10 @@ use crate::{
         change::{Action, Change},
         diff, inventory,
         ownership::{self, FIELD_MANAGER},
-        steps::{self, End, Ladder, Next, Refusal, Step},
+        steps::{self, End, Next, Refusal, Step, Steps},
     },
     cluster::request::{Cause, NO_DEADLINE, api, send, to_value},
-    object::{INSTANCE_LABEL, Key, Kind, Object, STAND_IN, reference::CONFIG_MAP},
+    object::{INSTANCE_LABEL, Key, Kind, Object, TEMPORARY, reference::CONFIG_MAP},
 };
 
 /// An object that could not be written.
@@ -35,14 +35,14 @@ pub struct Error {
     pub source: Cause,
 }
 
-/// Climbs a ladder from its first step to its end; an error is the last refused action with the refusal. `perform` answers
+/// Performs the steps from its first step to its end; an error is the last refused action with the refusal. `perform` answers
 /// with the object after a step; `None` if there is none, or if the step has no answer.
-pub(super) async fn climb(
-    ladder: &mut Ladder<'_>,
+pub(super) async fn perform_steps(
+    steps: &mut Steps<'_>,
     mut next: Next,
     mut perform: impl AsyncFnMut(Step) -> Result<Option<Value>, Cause>,
 ) -> Result<End, Error> {
-    let object = ladder.desired();
+    let object = steps.desired();
     let mut refused = None;
     loop {
         let step = match next {
@@ -62,15 +62,15 @@ pub(super) async fn climb(
         };
         let action = action(&step);
         next = match perform(step).await {
-            Ok(object) => ladder.next(Ok(object)),
+            Ok(object) => steps.next(Ok(object)),
             Err(source) => {
-                let next = ladder.next(Err(refusal(&source, object.kind())));
+                let next = steps.next(Err(refusal(&source, object.kind())));
                 // A read that only looks for the cause of a refusal does not hide it.
                 let is_invalid = |cause: &Cause| cause.is_invalid() && !cause.is_immutable(object.kind());
                 let is_explained =
                     action == "read" && refused.as_ref().is_some_and(|error: &Error| is_invalid(&error.source));
                 if !is_explained {
-                    let known = [Some(object.value()), ladder.seen()].into_iter().flatten();
+                    let known = [Some(object.value()), steps.seen()].into_iter().flatten();
                     refused = Some(Error { object: object.key(), action, source: redacted(source, known) });
                 }
                 next
@@ -96,10 +96,10 @@ fn redacted<'a>(mut cause: Cause, objects: impl Iterator<Item = &'a Value>) -> C
 
 fn action(step: &Step) -> &'static str {
     match step {
-        Step::Read | Step::ReadStandIn => "read",
-        Step::Fold(_) => "take over",
-        Step::Probe(_) | Step::Apply | Step::StandIn => "apply",
-        Step::DeleteStandIn | Step::Delete(_) => "delete",
+        Step::Read | Step::ReadTemporary => "read",
+        Step::Migrate(_) => "take over",
+        Step::Probe(_) | Step::Apply | Step::ApplyTemporary => "apply",
+        Step::DeleteTemporary | Step::Delete(_) => "delete",
     }
 }
 
@@ -124,19 +124,19 @@ pub struct Applied {
     pub change: Change,
 }
 
-/// Brings one object to the plan. `next` is the first step of the ladder; `budget` returns how long the next write may
+/// Brings one object to the plan. `next` is the first step; `budget` returns how long the next write may
 /// take.
 pub async fn apply(
     client: &Client,
-    mut ladder: Ladder<'_>,
+    mut steps: Steps<'_>,
     next: Next,
     budget: impl Fn() -> Option<Duration>,
 ) -> Result<Applied, Error> {
-    let desired = ladder.desired();
+    let desired = steps.desired();
     let key = desired.key();
     let requests = Requests { api: api(client, desired.kind(), desired.namespace()), budget, is_strict: false };
-    let end = climb(&mut ladder, next, async |step| requests.perform(desired, step).await).await?;
-    let (change, live) = match (end, ladder.seen()) {
+    let end = perform_steps(&mut steps, next, async |step| requests.perform(desired, step).await).await?;
+    let (change, live) = match (end, steps.seen()) {
         (End::Applied(now), Some(before)) => (Change::between(key, before, &now), Some(now)),
         (End::Applied(now), None) => {
             let action = if ownership::is_new(&now) { Action::Create } else { Action::Configure };
@@ -226,20 +226,20 @@ pub(super) struct Requests<F> {
 }
 
 impl<F: Fn() -> Option<Duration>> Requests<F> {
-    /// Performs a step of an object's ladder.
+    /// Performs a step of an object's steps.
     pub(super) async fn perform(&self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
         let name = object.name();
         match step {
             Step::Read => self.read(name).await,
-            Step::ReadStandIn => self.read(&format!("{name}{STAND_IN}")).await,
+            Step::ReadTemporary => self.read(&format!("{name}{TEMPORARY}")).await,
             Step::Probe(_) => self.apply(&ownership::bare(object.value()), true).await.map(Some),
-            Step::Fold(live) => self.merge(name, &steps::fold_patch(&live), false).await.map(|_| None),
+            Step::Migrate(live) => self.merge(name, &steps::migration_patch(&live), false).await.map(|_| None),
             Step::Apply => self.apply(object.value(), false).await.map(Some),
-            Step::StandIn => self.apply(&steps::stand_in(object), !steps::is_binding(object)).await.map(Some),
-            Step::DeleteStandIn => {
-                let stand_in = format!("{name}{STAND_IN}");
-                let stand_in = send(NO_DEADLINE, self.api.get(&stand_in)).await?;
-                self.delete(&to_value(&stand_in)).await
+            Step::ApplyTemporary => self.apply(&steps::temporary(object), !steps::is_binding(object)).await.map(Some),
+            Step::DeleteTemporary => {
+                let temporary = format!("{name}{TEMPORARY}");
+                let temporary = send(NO_DEADLINE, self.api.get(&temporary)).await?;
+                self.delete(&to_value(&temporary)).await
             }
             Step::Delete(live) => self.delete(&live).await,
         }

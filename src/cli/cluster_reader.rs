@@ -1,7 +1,7 @@
 //! Reads a cluster once (IO), for commands that show its state.
 //!
 //! The operator itself watches ([`crate::controllers`]). This module reads the same documents and objects with the
-//! caller's rights, and writes nothing.
+//! caller's permissions, and writes nothing.
 
 use std::path::Path;
 

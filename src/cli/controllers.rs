@@ -124,7 +124,7 @@ pub struct OperatorArgs {
     pub namespaces: Vec<String>,
 
     /// On clusters other than OpenShift: let cloud-controller-managers delete nodes that the operator has confirmed, where a
-    /// CloudControllerManager asks for that. The operator needs the rights of an installation with this flag.
+    /// CloudControllerManager asks for that. The operator needs the permissions of an installation with this flag.
     #[arg(long)]
     pub node_deletion: bool,
 
@@ -140,7 +140,7 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 
-    /// The address that serves /metrics over HTTPS, to clients with a token and the right to get it; 0 for none.
+    /// The address that serves /metrics over HTTPS, to clients with a token and the permission to get it; 0 for none.
     #[arg(long, value_name = "ADDRESS", default_value = ":9258")]
     pub metrics_bind_address: String,
 

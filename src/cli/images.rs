@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     facts::version::Minor,
-    provider::{Flavor, embedded, upstream::Upstream},
+    provider::{Flavor, embedded, kubernetes::Kubernetes},
     text::output,
 };
 
@@ -60,23 +60,23 @@ pub(super) fn run(args: &ImagesArgs) -> anyhow::Result<()> {
 }
 
 /// The providers that are asked for.
-fn chosen(targets: &[String]) -> anyhow::Result<Vec<Upstream>> {
+fn chosen(targets: &[String]) -> anyhow::Result<Vec<Kubernetes>> {
     if targets.is_empty() {
-        return Ok(embedded::catalog()?.upstream().cloned().collect());
+        return Ok(embedded::catalog()?.kubernetes().cloned().collect());
     }
     let of_target = |target: &String| {
-        let bundles = load(target)?.package.bundles();
-        let Some(bundle) = bundles.iter().find(|bundle| bundle.flavor == Flavor::Upstream) else {
+        let parsed_providers = load(target)?.package.parsed_providers();
+        let Some(parsed) = parsed_providers.iter().find(|parsed| parsed.flavor == Flavor::Kubernetes) else {
             return Err(wrong_usage(&format!(
                 "{target} has no flavor for any Kubernetes, whose images are listed here"
             )));
         };
-        Ok(bundle.kubernetes()?)
+        Ok(parsed.kubernetes()?)
     };
     targets.iter().map(of_target).collect()
 }
 
-fn list(provider: &Upstream, versions: &[Minor]) -> Vec<Image> {
+fn list(provider: &Kubernetes, versions: &[Minor]) -> Vec<Image> {
     let name = &provider.descriptor.name;
     let images = provider.descriptor.images.values();
     let each = images.flat_map(|image| versions.iter().map(move |minor| (image, *minor)));

@@ -13,24 +13,24 @@ use serde_json::{Value, json};
 use super::{
     flags::{OutputFormat, folder, one_reads_stdin, print, runtime, wrong_usage},
     nodes::AnyCluster,
-    preflight::{Look, check},
+    preflight::{Overview, check},
 };
 use crate::{
-    facts::manager::Controller,
+    facts::ccm::Controller,
     files::STANDARD,
     object::SERVICE_ACCOUNT,
     plan::{Error, Plan, install::NAME},
-    preflight::{evidence::Survey, read::survey},
+    preflight::{evidence::Snapshot, read::snapshot},
     proposal::{
-        draft::{Draft, Outcome, SecretFile},
         existing::Existing,
+        proposed::{Outcome, ProposedCcm, SecretFile},
         provider::{Sign, signs},
         read,
         report::{Cluster, Found, Report},
-        steps::{CCM_FILE, EXISTING_FILE, Rights, SECRET_FILE, Situation, argument},
+        steps::{CCM_FILE, EXISTING_FILE, Permissions, SECRET_FILE, Situation, argument},
         write::{self, File},
     },
-    provider::{Phase, catalog::Catalog, embedded, upstream::Upstream},
+    provider::{Phase, catalog::Catalog, embedded, kubernetes::Kubernetes},
     text::{output::printable, yaml},
 };
 
@@ -133,19 +133,19 @@ fn controller(text: &str) -> Result<Controller, String> {
 struct Seen {
     client: Client,
     catalog: Catalog,
-    look: Look,
-    survey: Survey,
+    overview: Overview,
+    snapshot: Snapshot,
     existing: Vec<Existing>,
     has_operator: bool,
 }
 
 /// What is to be written, and how it has come about.
 struct Proposal {
-    draft: Draft,
+    proposed: ProposedCcm,
     sign: Sign,
     /// The workloads that are migrated, the one with the lease first.
     migrated: Vec<Existing>,
-    rights: Rights,
+    permissions: Permissions,
 }
 
 /// Writes the files and prints what to do; the exit code says whether a check refuses.
@@ -158,7 +158,7 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
         } else {
             fresh::proposal(args, &seen).await?
         };
-        proposal.draft.name_secrets();
+        proposal.proposed.name_secrets();
         report(args, &seen, &proposal).await
     })?;
     print(&args.output.write(&report, || report.text())?)?;
@@ -169,22 +169,22 @@ impl Seen {
     async fn of(args: &InitArgs) -> anyhow::Result<Self> {
         let client = args.cluster.client().await?;
         let catalog = embedded::catalog()?;
-        let look = Look::at(&client).await?;
-        let survey = survey(&client, &catalog, &[""].into(), &[].into()).await?;
+        let overview = Overview::at(&client).await?;
+        let snapshot = snapshot(&client, &catalog, &[""].into(), &[].into()).await?;
         let existing = read::existing(&client, &catalog).await?;
         let operator = crate::cluster::read::get(&client, &SERVICE_ACCOUNT, &args.operator_namespace, NAME).await?;
-        Ok(Self { client, catalog, look, survey, existing, has_operator: operator.is_some() })
+        Ok(Self { client, catalog, overview, snapshot, existing, has_operator: operator.is_some() })
     }
 
     /// The provider that is asked for, or that something tells.
-    fn provider(&self, args: &InitArgs, existing: &[Existing]) -> anyhow::Result<(&Upstream, Sign)> {
-        let nodes = self.look.nodes.as_deref().unwrap_or_default();
+    fn provider(&self, args: &InitArgs, existing: &[Existing]) -> anyhow::Result<(&Kubernetes, Sign)> {
+        let nodes = self.overview.nodes.as_deref().unwrap_or_default();
         let signs = signs(&self.catalog, nodes, existing);
         let sign = match &args.provider {
             Some(provider) => Sign { provider: provider.clone(), because: "asked for".to_owned() },
             None => ask::provider(&self.catalog, &signs)?,
         };
-        let Ok(found) = self.catalog.upstream_of(&sign.provider) else {
+        let Ok(found) = self.catalog.kubernetes_of(&sign.provider) else {
             return Err(wrong_usage(&format!(
                 "--provider: {}; init knows these only",
                 self.catalog.unknown(&sign.provider)
@@ -194,26 +194,26 @@ impl Seen {
     }
 
     /// Whether a `CloudControllerManager` of this name, or objects that it would have and others have made, exist.
-    async fn is_taken(&self, provider: &Upstream, draft: &Draft) -> anyhow::Result<bool> {
-        let live = self.look.managers.as_deref().unwrap_or_default();
-        if live.iter().any(|one| one["metadata"]["name"] == draft.name.as_str()) {
+    async fn is_taken(&self, provider: &Kubernetes, proposed: &ProposedCcm) -> anyhow::Result<bool> {
+        let live = self.overview.ccms.as_deref().unwrap_or_default();
+        if live.iter().any(|one| one["metadata"]["name"] == proposed.name.as_str()) {
             return Ok(true);
         }
-        Ok(read::is_in_the_way(&self.client, provider, &draft.manager(self.look.cluster)?).await?)
+        Ok(read::is_in_the_way(&self.client, provider, &proposed.ccm(self.overview.cluster)?).await?)
     }
 
     /// Turns off the controllers that the provider has not.
-    fn leave_out_what_it_lacks(&self, draft: &mut Draft) -> anyhow::Result<()> {
+    fn leave_out_what_it_lacks(&self, proposed: &mut ProposedCcm) -> anyhow::Result<()> {
         for _ in Controller::ALL {
-            let facts = draft.manager(self.look.cluster)?.facts();
+            let facts = proposed.ccm(self.overview.cluster)?.facts();
             let Err(Error::Asked { field, problem, .. }) = Plan::new(&self.catalog, &facts, Phase::Cluster) else {
                 break;
             };
             if !field.starts_with("controllers.") {
                 break;
             }
-            draft.set(&field, "Disabled");
-            draft.note(Outcome::NotKept, field, problem);
+            proposed.set(&field, "Disabled");
+            proposed.note(Outcome::NotKept, field, problem);
         }
         Ok(())
     }
@@ -230,17 +230,17 @@ impl Seen {
 }
 
 async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Result<Report> {
-    let Proposal { draft, sign, migrated, rights } = proposal;
-    let (look, cluster) = (&seen.look, seen.look.cluster);
-    let manager = draft.manager(cluster).context("failed to propose a CloudControllerManager")?;
-    let secret = draft.secret.as_ref().map(SecretFile::manifest);
-    let checked = check(&seen.client, &seen.catalog, &manager, look, secret.as_ref(), &args.operator_namespace).await?;
-    let files = files(draft, secret.as_ref(), migrated, rights)?;
+    let Proposal { proposed, sign, migrated, permissions } = proposal;
+    let (overview, cluster) = (&seen.overview, seen.overview.cluster);
+    let ccm = proposed.ccm(cluster).context("failed to propose a CloudControllerManager")?;
+    let secret = proposed.secret.as_ref().map(SecretFile::manifest);
+    let checked = check(&seen.client, &seen.catalog, &ccm, overview, secret.as_ref(), &args.operator_namespace).await?;
+    let files = files(proposed, secret.as_ref(), migrated, permissions)?;
     let written = write::files(&args.dest_dir, &files, args.force)?;
-    let has_namespace = read::has_namespace(&seen.client, draft.namespace()).await?;
+    let has_namespace = read::has_namespace(&seen.client, proposed.namespace()).await?;
     let (access, flags) = (args.cluster.connection.access(), args.for_migration());
     let situation = Situation {
-        draft,
+        proposed,
         has_namespace,
         access: &access,
         flags: &flags,
@@ -250,18 +250,18 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
         operator_namespace: &args.operator_namespace,
     };
     let steps =
-        if args.from_existing { situation.migration(migrated, rights) } else { situation.first(&seen.existing) };
+        if args.from_existing { situation.migration(migrated, permissions) } else { situation.first(&seen.existing) };
     Ok(Report {
         cluster: Cluster {
             kubernetes: cluster.minor.to_string(),
             distribution: cluster.distribution.known().name,
-            nodes: look.nodes.as_ref().ok().map(Vec::len),
+            nodes: overview.nodes.as_ref().ok().map(Vec::len),
             control_plane_nodes: cluster.control_plane_nodes,
         },
         provider: sign.provider.clone(),
         because: printable(&sign.because),
         existing: seen.existing.iter().map(found).collect(),
-        fates: draft.fates.clone(),
+        migration_results: proposed.migration_results.clone(),
         files: written.iter().map(|path| path.strip_prefix(".").unwrap_or(path).display().to_string()).collect(),
         preflight: checked,
         steps,
@@ -279,9 +279,14 @@ fn found(existing: &Existing) -> Found {
 }
 
 /// The files: those that are applied, and what there was, so that it can be created again.
-fn files(draft: &Draft, secret: Option<&Value>, migrated: &[Existing], rights: &Rights) -> anyhow::Result<Vec<File>> {
+fn files(
+    proposed: &ProposedCcm,
+    secret: Option<&Value>,
+    migrated: &[Existing],
+    permissions: &Permissions,
+) -> anyhow::Result<Vec<File>> {
     let text = |value: &Value| yaml::to_string(value).context("failed to write a manifest as YAML");
-    let mut files = vec![File { name: CCM_FILE, text: text(&draft.manifest())?, is_secret: draft.has_secrets() }];
+    let mut files = vec![File { name: CCM_FILE, text: text(&proposed.manifest())?, is_secret: proposed.has_secrets() }];
     if let Some(secret) = secret {
         files.push(File { name: SECRET_FILE, text: text(secret)?, is_secret: true });
     }
@@ -289,7 +294,7 @@ fn files(draft: &Draft, secret: Option<&Value>, migrated: &[Existing], rights: &
     let workloads: Vec<_> = migrated.iter().filter(is_file).map(|one| &one.manifest).collect();
     if !workloads.is_empty() {
         let mut stream = String::new();
-        for object in rights.objects.iter().chain(workloads) {
+        for object in permissions.objects.iter().chain(workloads) {
             stream = stream + "---\n" + &text(object)?;
         }
         // Variables of an environment may be credentials.
@@ -299,10 +304,10 @@ fn files(draft: &Draft, secret: Option<&Value>, migrated: &[Existing], rights: &
 }
 
 /// The values of a flag or a file, in the Secret of a proposal.
-fn put(draft: &mut Draft, name: &str, values: BTreeMap<String, Vec<u8>>) {
-    let secret = draft.secret(name);
+fn put(proposed: &mut ProposedCcm, name: &str, values: BTreeMap<String, Vec<u8>>) {
+    let secret = proposed.secret(name);
     for (key, value) in values {
         secret.put(&key, &value);
     }
-    draft.set("credentials", json!({"secretRef": {"name": name}}));
+    proposed.set("credentials", json!({"secretRef": {"name": name}}));
 }

@@ -10,7 +10,7 @@ use crate::{api::check, plan::limits::Limits};
 pub struct LimitFlags {
     /// The names that `CloudControllerManager`s may have, comma-separated; on clusters other than OpenShift
     /// [default: cluster]. The operator needs permissions for the objects of each.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = ccm_name)]
     pub names: Vec<String>,
 
     /// The repositories whose images a CloudControllerManager may run, comma-separated; one that ends in / stands for all below it.
@@ -71,7 +71,7 @@ pub(super) fn name(text: &str) -> Result<String, &'static str> {
 }
 
 /// The name of a `CloudControllerManager`.
-pub(super) fn manager_name(text: &str) -> Result<String, &'static str> {
+pub(super) fn ccm_name(text: &str) -> Result<String, &'static str> {
     check::name(text).map(|()| text.to_owned()).map_err(|(_, problem)| problem)
 }
 
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn a_name_is_one_that_the_operator_takes() {
-        assert!(manager_name("cluster").is_ok() && manager_name("a.b").is_ok());
+        assert!(ccm_name("cluster").is_ok() && ccm_name("a.b").is_ok());
         for text in ["", "*", "a-next", &"a".repeat(41)] {
-            assert!(manager_name(text).is_err(), "{text}");
+            assert!(ccm_name(text).is_err(), "{text}");
         }
     }
 }

@@ -109,7 +109,7 @@ impl Report {
         } else {
             // Of all nodes only the findings are shown.
             for node in &mut nodes {
-                node.looked_at.clear();
+                node.observations.clear();
             }
         }
         Ok(Self { nodes, unseen: evidence.unseen })

@@ -31,7 +31,7 @@ use crate::{
         self,
         tls::{TlsFlags, TlsSettings},
     },
-    grace::TRANSIENT_ERROR_PATIENCE,
+    grace::TRANSIENT_ERROR_GRACE,
     process::{
         health::{self, Health},
         http,
@@ -292,7 +292,7 @@ async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option
     }
     let known = async { topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true)) };
     // Without a lease nothing would be repaired, and nobody would learn why the topology is not known.
-    let is_single = tokio::time::timeout(TRANSIENT_ERROR_PATIENCE, known).await.unwrap_or_default();
+    let is_single = tokio::time::timeout(TRANSIENT_ERROR_GRACE, known).await.unwrap_or_default();
     if is_single { Timings::SINGLE_REPLICA } else { Timings::HIGHLY_AVAILABLE }
 }
 

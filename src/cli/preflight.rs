@@ -25,13 +25,13 @@ use crate::{
         request::{self, NO_DEADLINE, describe_objects},
     },
     error::chain,
-    facts::{self, cluster::Cluster, manager::Manager, version::Minor},
+    facts::{self, ccm::Ccm, cluster::Cluster, version::Minor},
     nodes::{
         evidence::{Seen, Unseen},
+        identity::{CcmIdentity, Need},
         node::Node,
-        observed::words,
+        observed::sanitized,
         read::nodes,
-        subject::{Need, Subject},
     },
     object::{
         PART_OF_LABEL, SERVICE_ACCOUNT,
@@ -40,18 +40,17 @@ use crate::{
     plan::{
         Plan,
         install::NAME,
-        upstream::{
+        kubernetes::{
             conflict::{Running, Standing, as_it_runs},
-            judgement,
             sources::{self, Found, Source},
+            validation,
         },
     },
     preflight::{
         self,
         evidence::{Evidence, Other, Reader},
-        inputs, pods,
-        read::{deletion_right, missing, seen, survey},
-        rights,
+        inputs, permissions, pods,
+        read::{deletion_permission, missing, seen, snapshot},
         screen::Report,
     },
     provider::{Phase, catalog::Catalog},
@@ -97,40 +96,40 @@ pub(super) fn run(args: &PreflightArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> anyhow::Result<Report> {
-    let look = Look::at(client).await?;
-    let manager = match (&args.filename, &args.name) {
-        (Some(path), _) => facts::read::manager(path, look.cluster)?,
+    let overview = Overview::at(client).await?;
+    let ccm = match (&args.filename, &args.name) {
+        (Some(path), _) => facts::read::ccm(path, overview.cluster)?,
         (None, name) => {
             let name = name.as_deref().unwrap_or_default();
-            let all = match &look.managers {
+            let all = match &overview.ccms {
                 Ok(all) => all,
                 Err(unseen) => bail!("failed to read the CloudControllerManager {name}: {}", unseen.why),
             };
             let found = all.iter().find(|one| one["metadata"]["name"] == name);
             let found = found.with_context(|| format!("there is no CloudControllerManager {name}"))?;
-            let manager = Manager::of_live(found, look.cluster);
-            manager.with_context(|| format!("failed to read CloudControllerManager {name}"))?
+            let ccm = Ccm::of_live(found, overview.cluster);
+            ccm.with_context(|| format!("failed to read CloudControllerManager {name}"))?
         }
     };
-    check(client, catalog, &manager, &look, None, &args.operator_namespace).await
+    check(client, catalog, &ccm, &overview, None, &args.operator_namespace).await
 }
 
 /// What is read of a cluster before it is known which `CloudControllerManager` is checked.
-pub(super) struct Look {
+pub(super) struct Overview {
     /// Every node.
     pub(super) nodes: Seen<Vec<Node>>,
     /// What plans depend on.
     pub(super) cluster: Cluster,
     /// Every `CloudControllerManager`, as it is.
-    pub(super) managers: Seen<Vec<Value>>,
+    pub(super) ccms: Seen<Vec<Value>>,
 }
 
-impl Look {
+impl Overview {
     /// Reads it.
     pub(super) async fn at(client: &Client) -> anyhow::Result<Self> {
         let nodes = seen(nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
         let cluster = cluster(client, nodes.as_deref().ok()).await?;
-        Ok(Self { nodes, cluster, managers: managers(client).await? })
+        Ok(Self { nodes, cluster, ccms: ccms(client).await? })
     }
 }
 
@@ -138,62 +137,62 @@ impl Look {
 pub(super) async fn check(
     client: &Client,
     catalog: &Catalog,
-    manager: &Manager,
-    look: &Look,
+    ccm: &Ccm,
+    overview: &Overview,
     secret: Option<&Value>,
     operator_namespace: &str,
 ) -> anyhow::Result<Report> {
-    let Look { nodes, cluster, managers: live } = look;
+    let Overview { nodes, cluster, ccms: live } = overview;
     let all = live.as_deref().unwrap_or_default();
-    let spec = &manager.spec;
-    let found = found(client, catalog, manager, secret).await?;
-    let judgement =
-        judgement::judge(catalog, manager, |reference| found.get(reference).cloned().unwrap_or(Found::Absent));
-    let Ok(provider) = catalog.upstream_of(&spec.provider) else {
-        let rows = inputs::rows(&judgement, Reader::Caller).into();
-        return Ok(Report::new(&manager.name, &spec.provider, rows));
+    let spec = &ccm.spec;
+    let found = found(client, catalog, ccm, secret).await?;
+    let validation =
+        validation::validate(catalog, ccm, |reference| found.get(reference).cloned().unwrap_or(Found::Absent));
+    let Ok(provider) = catalog.kubernetes_of(&spec.provider) else {
+        let rows = inputs::rows(&validation, Reader::Caller).into();
+        return Ok(Report::new(&ccm.name, &spec.provider, rows));
     };
-    let workload = running(client, catalog, manager).await?;
-    let standing = |manager: &Manager, running: Option<&Running>| Standing::of(manager, running.is_some(), running);
+    let workload = running(client, catalog, ccm).await?;
+    let standing = |ccm: &Ccm, running: Option<&Running>| Standing::of(ccm, running.is_some(), running);
     let own = workload.as_ref().ok().and_then(Option::as_ref);
-    let own_standing = standing(manager, own);
+    let own_standing = standing(ccm, own);
     // One that is not in the cluster yet will be the youngest.
-    let own_age = all.iter().find(|one| one["metadata"]["name"] == manager.name.as_str()).map(age);
-    let mut other_managers = Vec::new();
+    let own_age = all.iter().find(|one| one["metadata"]["name"] == ccm.name.as_str()).map(age);
+    let mut other_ccms = Vec::new();
     for live in all {
-        let Ok(other) = Manager::of_live(live, *cluster) else { continue };
-        if other.name != manager.name {
+        let Ok(other) = Ccm::of_live(live, *cluster) else { continue };
+        if other.name != ccm.name {
             let running = running(client, catalog, &other).await?.ok().flatten();
-            other_managers.push((other, running, age(live)));
+            other_ccms.push((other, running, age(live)));
         }
     }
-    let others = other_managers.iter().map(|(other, running, age)| {
+    let others = other_ccms.iter().map(|(other, running, age)| {
         let order = standing(other, running.as_ref()).cmp(&own_standing);
         Other {
-            manager: other,
+            ccm: other,
             goes_first: order.then_with(|| own_age.as_ref().map_or(Ordering::Less, |own| age.cmp(own))).is_lt(),
             runs: running.as_ref().filter(|_| own_standing != Standing::Runs).map(|running| as_it_runs(other, running)),
         }
     });
-    let survey = survey(client, catalog, &BTreeSet::from([""]), &BTreeSet::from([spec.namespace.as_str()])).await?;
+    let snapshot = snapshot(client, catalog, &BTreeSet::from([""]), &BTreeSet::from([spec.namespace.as_str()])).await?;
     let evidence = Evidence {
         now: Timestamp::now(),
         by: Reader::Caller,
         catalog,
-        manager,
+        ccm,
         provider,
-        judgement: &judgement,
+        validation: &validation,
         is_installed: workload.as_ref().map(Option::is_some).map_err(Clone::clone),
         others: live.as_ref().map(|_| others.collect()).map_err(Clone::clone),
         nodes: nodes.as_deref().map_err(Clone::clone),
-        survey: &survey,
-        missing_rights: missing_rights(client, catalog, manager, operator_namespace).await?,
-        deletion_right: match Subject::upstream(provider, manager) {
-            Some(subject) => deletion_right(client, &subject.user()).await?,
+        snapshot: &snapshot,
+        missing_permissions: missing_permissions(client, catalog, ccm, operator_namespace).await?,
+        deletion_permission: match CcmIdentity::kubernetes(provider, ccm) {
+            Some(identity) => deletion_permission(client, &identity.user()).await?,
             None => Ok(None),
         },
     };
-    Ok(Report::new(&manager.name, &spec.provider, preflight::rows(&evidence)))
+    Ok(Report::new(&ccm.name, &spec.provider, preflight::rows(&evidence)))
 }
 
 /// What plans depend on. Where no nodes may be read, it is assumed that there is a control plane.
@@ -213,7 +212,7 @@ pub(super) async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::
 }
 
 /// Every `CloudControllerManager`; none where the kind is not served yet.
-async fn managers(client: &Client) -> Result<Seen<Vec<Value>>, Error> {
+async fn ccms(client: &Client) -> Result<Seen<Vec<Value>>, Error> {
     match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
         Err(Error::Read { source, .. }) if source.is_absent() => Ok(Ok(Vec::new())),
         listed => seen(listed, "CloudControllerManagers", "kubectl get ccm".to_owned()),
@@ -230,10 +229,10 @@ fn age(live: &Value) -> (String, String) {
 async fn found(
     client: &Client,
     catalog: &Catalog,
-    manager: &Manager,
+    ccm: &Ccm,
     secret: Option<&Value>,
 ) -> Result<BTreeMap<Reference, Found>, Error> {
-    let named = judgement::needs(catalog, manager);
+    let named = validation::needs(catalog, ccm);
     let mut all = BTreeMap::new();
     for (reference, checks) in sources::checks(named.iter()) {
         let Reference { kind, namespace, name } = &reference;
@@ -246,7 +245,7 @@ async fn found(
         let found = match read::get(client, kind, namespace, name).await {
             Ok(Some(live)) => Found::Present(Source::of(&live, &reference, &checks)),
             Ok(None) => Found::Absent,
-            Err(Error::Read { source, .. }) if source.is_denied() => Found::Unreadable(words(&chain(&source))),
+            Err(Error::Read { source, .. }) if source.is_denied() => Found::Unreadable(sanitized(&chain(&source))),
             Err(error) => return Err(error),
         };
         all.insert(reference, found);
@@ -255,13 +254,13 @@ async fn found(
 }
 
 /// What its workload runs, if that exists and is the operator's.
-async fn running(client: &Client, catalog: &Catalog, manager: &Manager) -> Result<Seen<Option<Running>>, Error> {
-    let Ok(provider) = catalog.upstream_of(&manager.spec.provider) else { return Ok(Ok(None)) };
-    let namespace = &manager.spec.namespace;
+async fn running(client: &Client, catalog: &Catalog, ccm: &Ccm) -> Result<Seen<Option<Running>>, Error> {
+    let Ok(provider) = catalog.kubernetes_of(&ccm.spec.provider) else { return Ok(Ok(None)) };
+    let namespace = &ccm.spec.namespace;
     let is_ours = |live: &Value| !live["metadata"]["labels"][PART_OF_LABEL].is_null();
     let mut live = Vec::new();
     for workload in provider.workload().map(|(workload, _)| workload).into_iter().chain(provider.node_manager()) {
-        let (kind, name) = (workload.kind(), manager.named(workload.name()));
+        let (kind, name) = (workload.kind(), ccm.named(workload.name()));
         let command = format!("kubectl --namespace {namespace} get {} {name}", kind.plural);
         match seen(read::get(client, kind, namespace, &name).await, &name, command)? {
             Ok(found) => live.extend(found.filter(is_ours)),
@@ -272,22 +271,22 @@ async fn running(client: &Client, catalog: &Catalog, manager: &Manager) -> Resul
 }
 
 /// What the operator needs for it and may not do.
-async fn missing_rights(
+async fn missing_permissions(
     client: &Client,
     catalog: &Catalog,
-    manager: &Manager,
+    ccm: &Ccm,
     operator_namespace: &str,
 ) -> Result<Seen<Vec<String>>, Error> {
-    let unseen = |why: String, command: String| Ok(Err(Unseen { what: "rights".to_owned(), why, command }));
+    let unseen = |why: String, command: String| Ok(Err(Unseen { what: "permissions".to_owned(), why, command }));
     if let Ok(None) = seen(read::get(client, &SERVICE_ACCOUNT, operator_namespace, NAME).await, NAME, String::new())? {
         let why = format!("there is no {}", describe_objects(&SERVICE_ACCOUNT, operator_namespace, NAME));
-        let provider = &manager.spec.provider;
+        let provider = &ccm.spec.provider;
         let command = format!("install the operator: ccm-operator render install --providers {provider}");
         return unseen(why, command);
     }
-    let plan = Plan::new(catalog, &manager.clone().facts(), Phase::Cluster);
+    let plan = Plan::new(catalog, &ccm.clone().facts(), Phase::Cluster);
     let Ok(plan) = plan else { return unseen("another problem comes first".to_owned(), "cure that".to_owned()) };
     let account = format!("system:serviceaccount:{operator_namespace}:{NAME}");
-    let missing = missing(client, Some(&account), rights::needs(plan.objects())).await?;
+    let missing = missing(client, Some(&account), permissions::needs(plan.objects())).await?;
     Ok(missing.map(|needs| needs.iter().map(Need::words).collect()))
 }

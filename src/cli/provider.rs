@@ -13,7 +13,7 @@ use crate::{
     provider::{
         Flavor, Phase, Provider, embedded,
         external::{self, Wanted, policy::PolicyFile},
-        folder::Bundle,
+        folder::ParsedProvider,
         package::read::{Form, Loaded},
         verify::{self, DRY_RUN, Finding, Policy, policy::policy_for},
     },
@@ -125,9 +125,12 @@ impl PolicyArgs {
     }
 
     /// Says which values allow nothing, as they may be mistyped.
-    fn warn_of_unused(&self, policy: &Policy, name: &str, bundles: &[Bundle]) {
+    fn warn_of_unused(&self, policy: &Policy, name: &str, parsed_providers: &[ParsedProvider]) {
         let path = self.file().map(|file| file.path).unwrap_or_default();
-        policy.unused(bundles).iter().for_each(|problem| say(&format!("warning: {}", problem.of(path.display()))));
+        policy
+            .unused(parsed_providers)
+            .iter()
+            .for_each(|problem| say(&format!("warning: {}", problem.of(path.display()))));
         if let Some(problem) = policy.is_of_others(name) {
             say(&format!("warning: {}: {problem}", path.display()));
         }
@@ -135,13 +138,13 @@ impl PolicyArgs {
 
     /// What the operator would use of a package. What it would refuse is an error, and it is said which policy would allow it.
     fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Provider> {
-        let (policy, bundles) = (self.read()?, loaded.package.bundles());
-        self.warn_of_unused(&policy, loaded.package.name(), &bundles);
+        let (policy, parsed_providers) = (self.read()?, loaded.package.parsed_providers());
+        self.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
         let wanted = Wanted { path: Some(target.into()), ..Wanted::default() };
         match external::read::accept(&wanted, loaded, &policy) {
             Ok(external) => Ok(Arc::unwrap_or_clone(external.provider)),
             Err(refused) => {
-                if let Some(needed) = policy_for(&bundles, &policy) {
+                if let Some(needed) = policy_for(&parsed_providers, &policy) {
                     say(&format!(
                         "a file for --provider-policy would allow it, once you have looked at each value:\n{needed}"
                     ));
@@ -200,15 +203,16 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let is_built_in = loaded.form == Form::BuiltIn;
     // The files of those that come with this program are where the repository has them.
     let name = loaded.package.name();
-    let bundles = if is_built_in { embedded::bundles_of(name) } else { loaded.package.bundles() };
-    let Some(bundle) = bundles.iter().find(|bundle| bundle.flavor == Flavor::OpenShift) else {
+    let parsed_providers =
+        if is_built_in { embedded::parsed_providers_of(name) } else { loaded.package.parsed_providers() };
+    let Some(parsed) = parsed_providers.iter().find(|parsed| parsed.flavor == Flavor::OpenShift) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
         return Err(wrong_usage(&format!(
             "provider {name:?} is for any Kubernetes: `ccm-operator render ccm --config FILE{flag}` shows its objects"
         )));
     };
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
-    let details = show::details(bundle, &loaded.digest, version_of(loaded.form), phase)?;
+    let details = show::details(parsed, &loaded.digest, version_of(loaded.form), phase)?;
     print(&args.output.write(&details, || show::details_table(&details))?)
 }
 
@@ -218,12 +222,14 @@ fn version_of(form: Form) -> &'static str {
 }
 
 /// What the API server refuses of these providers.
-async fn refusals(client: &Client, bundles: &[Bundle]) -> Result<Vec<Finding>, dry_run::Error> {
+async fn refusals(client: &Client, parsed_providers: &[ParsedProvider]) -> Result<Vec<Finding>, dry_run::Error> {
     let mut refusals = Vec::new();
-    for (bundle, manifest) in bundles.iter().flat_map(|bundle| bundle.manifests.iter().map(move |one| (bundle, one))) {
+    for (parsed, manifest) in
+        parsed_providers.iter().flat_map(|parsed| parsed.manifests.iter().map(move |one| (parsed, one)))
+    {
         if let Some(refusal) = dry_run::refusal(client, &manifest.object).await? {
             let what = format!("{}: {}", manifest.object.key(), refusal.message);
-            refusals.push(DRY_RUN.finding(&bundle.name, manifest.defect(&refusal.pointer, what)));
+            refusals.push(DRY_RUN.finding(&parsed.name, manifest.defect(&refusal.pointer, what)));
         }
     }
     Ok(refusals)
@@ -233,25 +239,26 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.connection.is_given() && args.dry_run.is_none() {
         return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
-    let target = args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::bundles())), Target::of)?;
-    let (bundles, payload, policy, form) = match target {
+    let target =
+        args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::parsed_providers())), Target::of)?;
+    let (parsed_providers, payload, policy, form) = match target {
         Target::Package(loaded) => {
-            let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
-            args.policy.warn_of_unused(&policy, loaded.package.name(), &bundles);
-            (bundles, None, Some(policy), Some(loaded.form))
+            let (parsed_providers, policy) = (loaded.package.parsed_providers(), args.policy.read()?);
+            args.policy.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
+            (parsed_providers, None, Some(policy), Some(loaded.form))
         }
         _ if args.policy.provider_policy.is_some() => {
             return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
-        Target::BuiltIn(bundles) => (bundles, Some(embedded::payload()), None, None),
-        Target::Tree(bundles, payload) => (bundles, payload, None, None),
+        Target::BuiltIn(parsed_providers) => (parsed_providers, Some(embedded::payload()), None, None),
+        Target::Tree(parsed_providers, payload) => (parsed_providers, payload, None, None),
     };
-    let mut report = verify::verify(&bundles, payload.as_ref(), policy.as_ref()).of_form(form);
+    let mut report = verify::verify(&parsed_providers, payload.as_ref(), policy.as_ref()).of_form(form);
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
             args.request_timeout.set();
             let client = args.connection.client().await?;
-            anyhow::Ok(refusals(&client, &bundles).await?)
+            anyhow::Ok(refusals(&client, &parsed_providers).await?)
         })?;
         report = report.with([DRY_RUN.id], refusals);
     }

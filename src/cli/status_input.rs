@@ -1,4 +1,4 @@
-//! Reads the input of the report with the caller's rights (IO). It lists the reads that fail, and shows the rest.
+//! Reads the input of the report with the caller's permissions (IO). It lists the reads that fail, and shows the rest.
 
 use std::path::Path;
 

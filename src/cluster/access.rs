@@ -38,7 +38,7 @@ pub async fn may(
     Ok(status.is_some_and(|status| status.allowed))
 }
 
-/// Whether a ServiceAccount may delete every node. Rights on single nodes do not count: the operator grants these.
+/// Whether a ServiceAccount may delete every node. Permissions on single nodes do not count: the operator grants these.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<Resource
     Ok(answer.status.map_or((Vec::new(), true), |status| (status.resource_rules, status.incomplete)))
 }
 
-/// The groups of a ServiceAccount: rights may be granted to them.
+/// The groups of a ServiceAccount: permissions may be granted to them.
 pub fn groups(account: &str) -> [String; 3] {
     let namespace = account.split(':').nth(2).unwrap_or_default();
     let own = format!("system:serviceaccounts:{namespace}");

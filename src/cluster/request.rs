@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     error::chain,
-    grace::RIGHTS_PATIENCE,
+    grace::PERMISSION_GRACE,
     object::{Kind, NAMESPACE, PART_OF_LABEL},
     text::mask,
 };
@@ -172,12 +172,12 @@ impl Cause {
         self.code() == 409
     }
 
-    /// Whether a right is missing.
+    /// Whether a permission is missing.
     pub fn is_denied(&self) -> bool {
         self.code() == 403
     }
 
-    /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
+    /// Whether the same request can never succeed: the object has to change first, or the operator's permissions.
     pub fn is_terminal(&self) -> bool {
         match self.code() {
             0 if matches!(self, Self::OfAnotherSet(_) | Self::OfOthers { .. }) => true,
@@ -194,9 +194,9 @@ impl Cause {
     }
 
     /// How long the error must last before it is reported; `transient` if it may pass by itself.
-    pub fn patience(&self, transient: Duration) -> Duration {
+    pub fn grace(&self, transient: Duration) -> Duration {
         match self.code() {
-            403 => RIGHTS_PATIENCE,
+            403 => PERMISSION_GRACE,
             _ if self.is_terminal() => Duration::ZERO,
             _ => transient,
         }
@@ -291,11 +291,11 @@ mod tests {
     }
 
     #[test]
-    fn missing_rights_are_reported_only_when_they_last() {
-        let patience = |code| {
+    fn missing_permissions_are_reported_only_when_they_last() {
+        let grace = |code| {
             let status = kube::core::Status { code, ..kube::core::Status::default() };
-            Cause::Api(kube::Error::Api(Box::new(status))).patience(Duration::from_secs(150)).as_secs()
+            Cause::Api(kube::Error::Api(Box::new(status))).grace(Duration::from_secs(150)).as_secs()
         };
-        assert_eq!([403, 422, 503].map(patience), [5, 0, 150]);
+        assert_eq!([403, 422, 503].map(grace), [5, 0, 150]);
     }
 }

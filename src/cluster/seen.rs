@@ -9,7 +9,7 @@ use std::{
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::{cluster::request, grace::DENIED_PATIENCE};
+use crate::{cluster::request, grace::DENIED_GRACE};
 
 /// An event of a watch.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Seen {
     /// The objects so far of a list that is not complete yet. What is as it was shares its memory.
     arriving: Option<Objects>,
     synced: bool,
-    trouble: Option<Trouble>,
+    problem: Option<Problem>,
 }
 
 /// What an event has come to.
@@ -59,12 +59,12 @@ pub struct News {
 
 /// The failure of a watch. It ends when the watch has listed all objects.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct Problem {
     /// The last error, with its causes.
     pub error: String,
     /// The time of the first error.
     pub since: Instant,
-    /// Since when a right is missing; `None` if the last error was another one.
+    /// Since when a permission is missing; `None` if the last error was another one.
     pub denied_since: Option<Instant>,
     /// Whether the API server does not serve the kind.
     pub is_unserved: bool,
@@ -72,10 +72,10 @@ pub struct Trouble {
     is_answered: bool,
 }
 
-impl Trouble {
-    /// When it will have lasted for this long; earlier for a missing right, which does not come back by itself.
+impl Problem {
+    /// When it will have lasted for this long; earlier for a missing permission, which does not come back by itself.
     pub fn lasts_at(&self, period: Duration) -> Instant {
-        let denied = self.denied_since.map(|since| since + DENIED_PATIENCE.min(period));
+        let denied = self.denied_since.map(|since| since + DENIED_GRACE.min(period));
         denied.map_or(self.since + period, |denied| denied.min(self.since + period))
     }
 }
@@ -97,8 +97,8 @@ impl Seen {
     }
 
     /// The failure of the watch, if it fails now.
-    pub fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_ref()
+    pub fn problem(&self) -> Option<&Problem> {
+        self.problem.as_ref()
     }
 
     /// Takes an event of the watch.
@@ -122,7 +122,7 @@ impl Seen {
             Event::Synced => {
                 let before = std::mem::replace(&mut self.objects, self.arriving.take().unwrap_or_default());
                 let is_news = !self.synced || self.objects != before;
-                let is_about_watch = self.trouble.take().is_some();
+                let is_about_watch = self.problem.take().is_some();
                 self.synced = true;
                 return News { is_change: is_news, is_about_watch, error: None };
             }
@@ -156,13 +156,13 @@ impl Seen {
 
     /// Notes a failure; returns it if it differs from the previous one.
     fn fail(&mut self, error: String, code: u16) -> Option<String> {
-        let (known, now) = (self.trouble.take(), Instant::now());
+        let (known, now) = (self.problem.take(), Instant::now());
         let is_news = known.as_ref().is_none_or(|known| known.error != error);
         let denied_since = known.as_ref().and_then(|known| known.denied_since).unwrap_or(now);
         let (is_answered, was_answered) = (code != 0, known.as_ref().is_some_and(|known| known.is_answered));
-        // The first answer ends the time without one: an API server that starts is another trouble.
+        // The first answer ends the time without one: an API server that starts is another problem.
         let before = known.filter(|_| was_answered || !is_answered);
-        self.trouble = Some(Trouble {
+        self.problem = Some(Problem {
             error: error.clone(),
             since: before.map_or(now, |before| before.since),
             denied_since: (code == 403).then_some(denied_since),
@@ -196,8 +196,8 @@ impl Seen {
 
     /// The API server has answered: an error without an answer counts from now.
     pub fn has_answered(&mut self) {
-        if let Some(trouble) = self.trouble.as_mut().filter(|trouble| !trouble.is_answered) {
-            trouble.since = Instant::now();
+        if let Some(problem) = self.problem.as_mut().filter(|problem| !problem.is_answered) {
+            problem.since = Instant::now();
         }
     }
 
@@ -308,25 +308,25 @@ mod tests {
         let mut seen = Seen::default();
         let failed = |error: &str, code| Event::Failed { error: error.into(), code };
         assert_eq!(seen.take(failed("x", 500)).error.as_deref(), Some("x"));
-        let since = seen.trouble().unwrap().since;
+        let since = seen.problem().unwrap().since;
         seen.take(Event::Started);
         seen.take(Event::Listed(object("1")));
         assert_eq!(seen.take(failed("x", 403)).error, None, "no news");
-        let denied_since = seen.trouble().unwrap().denied_since;
+        let denied_since = seen.problem().unwrap().denied_since;
         assert!(denied_since.is_some_and(|denied| denied >= since));
         assert_eq!(seen.take(failed("y", 403)).error.as_deref(), Some("y"));
-        assert_eq!((seen.trouble().unwrap().since, seen.trouble().unwrap().denied_since), (since, denied_since));
+        assert_eq!((seen.problem().unwrap().since, seen.problem().unwrap().denied_since), (since, denied_since));
         seen.take(failed("z", 0));
-        assert_eq!(seen.trouble().unwrap().denied_since, None);
+        assert_eq!(seen.problem().unwrap().denied_since, None);
         seen.take(Event::Started);
         seen.take(Event::Synced);
-        assert!(seen.trouble().is_none());
+        assert!(seen.problem().is_none());
     }
 
     #[test]
     fn a_time_without_answers_ends_with_the_first_answer() {
         let failed = |code| Event::Failed { error: "x".into(), code };
-        let since = |seen: &Seen| seen.trouble().unwrap().since;
+        let since = |seen: &Seen| seen.problem().unwrap().since;
         let mut seen = Seen::default();
         seen.take(failed(0));
         let first = since(&seen);
@@ -341,7 +341,7 @@ mod tests {
         for code in [0, 503, 0] {
             seen.take(failed(code));
             seen.has_answered();
-            assert_eq!(since(&seen), third, "an API server that answers now and then does not hide its trouble");
+            assert_eq!(since(&seen), third, "an API server that answers now and then does not hide its problem");
         }
     }
 }

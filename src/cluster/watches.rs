@@ -71,7 +71,7 @@ impl<Id: Ord + Clone> Watches<Id> {
                     any |= news.is_change || news.is_about_watch;
                     if let Some(error) = news.error {
                         let what = watched.target.describe();
-                        let is_unserved = watched.seen.trouble().is_some_and(|trouble| trouble.is_unserved);
+                        let is_unserved = watched.seen.problem().is_some_and(|problem| problem.is_unserved);
                         if is_unserved && is_question(id) {
                             debug!("failed to watch {what}: {error}");
                         } else {
@@ -140,26 +140,26 @@ impl<Id: Ord + Clone> Watches<Id> {
     }
 
     /// The errors of those of the chosen watches that have failed for this long.
-    pub fn lasting_trouble(&self, period: Duration, counts: impl Fn(&Id) -> bool) -> Option<String> {
+    pub fn lasting_problem(&self, period: Duration, counts: impl Fn(&Id) -> bool) -> Option<String> {
         let now = Instant::now();
-        let has_lasted = |watched: &Watched| watched.seen.trouble().is_some_and(|one| one.lasts_at(period) <= now);
+        let has_lasted = |watched: &Watched| watched.seen.problem().is_some_and(|one| one.lasts_at(period) <= now);
         let lasting = self.watched.iter().filter(|(id, watched)| counts(id) && has_lasted(watched));
         let texts: Vec<_> = lasting.map(|(_, watched)| watched.describe()).collect();
         (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
     }
 
     /// The time at which the first failure will have lasted for this long.
-    pub fn trouble_lasts_at(&self, period: Duration) -> Option<Instant> {
-        let troubles = self.watched.values().filter_map(|watched| watched.seen.trouble());
-        troubles.map(|trouble| trouble.lasts_at(period)).filter(|at| *at > Instant::now()).min()
+    pub fn problem_lasts_at(&self, period: Duration) -> Option<Instant> {
+        let problems = self.watched.values().filter_map(|watched| watched.seen.problem());
+        problems.map(|problem| problem.lasts_at(period)).filter(|at| *at > Instant::now()).min()
     }
 }
 
 impl Watched {
     fn describe(&self) -> String {
         let target = self.target.describe();
-        match self.seen.trouble() {
-            Some(trouble) => format!("{target}: {}", trouble.error),
+        match self.seen.problem() {
+            Some(problem) => format!("{target}: {}", problem.error),
             None => target,
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     apply::{
         change::{Action, Change},
         inventory, ownership,
-        steps::{End, Ladder, Next, Sight},
+        steps::{End, Next, Sight, Steps},
         write::{self, Error, Pruned},
     },
     cluster::request::Cause,
@@ -34,11 +34,11 @@ use overruled::Overruled;
 mod overruled;
 
 /// How long an object that is left alone and that no watch shows is not looked at again.
-const LOOK_PERIOD: Duration = Duration::from_secs(45);
+const CHECK_PERIOD: Duration = Duration::from_secs(45);
 
 /// Whether it is time to look again.
-fn is_over(looked_at: Option<Instant>) -> bool {
-    looked_at.is_none_or(|looked_at| looked_at.elapsed() >= LOOK_PERIOD)
+fn is_over(checked_at: Option<Instant>) -> bool {
+    checked_at.is_none_or(|checked_at| checked_at.elapsed() >= CHECK_PERIOD)
 }
 
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
@@ -48,7 +48,7 @@ const CONCURRENCY: usize = 4;
 pub(super) struct Applier {
     pub(super) events: Events,
     /// How long a transient error may last before it is reported.
-    patience: Duration,
+    grace: Duration,
     /// For errors of the API server as a whole.
     server: Backoff,
     /// For errors of single objects.
@@ -58,12 +58,12 @@ pub(super) struct Applier {
     limiter: RepairLimiter,
     /// The objects whose repair is held back in this pass, each with the time when it will be granted.
     held_back: BTreeMap<Key, Instant>,
-    /// Objects that are annotated to be left alone; those that no watch shows, with the time of the last look.
+    /// Objects that are annotated to be left alone; those that no watch shows, with the time of the last read.
     skipped: BTreeMap<Key, Option<Instant>>,
     /// What is known of an object that no watch shows.
     pub(super) unseen: Sight<'static>,
     /// Whether objects that others have made become ours.
-    pub(super) takes_over: bool,
+    pub(super) adopts: bool,
     overruled: BTreeMap<Key, Overruled>,
     /// Objects whose repairs are limited, each with the manager that keeps changing it.
     contested: BTreeMap<Key, String>,
@@ -76,10 +76,10 @@ pub(super) struct Applier {
 }
 
 impl Applier {
-    pub(super) fn new(events: Events, patience: Duration) -> Self {
+    pub(super) fn new(events: Events, grace: Duration) -> Self {
         Self {
             events,
-            patience,
+            grace,
             server: Backoff::default(),
             objects: HashMap::new(),
             failures: Failures::default(),
@@ -87,7 +87,7 @@ impl Applier {
             held_back: BTreeMap::new(),
             skipped: BTreeMap::new(),
             unseen: Sight::Unknown,
-            takes_over: true,
+            adopts: true,
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
             settled: BTreeSet::new(),
@@ -134,11 +134,11 @@ impl Applier {
     }
 
     /// Leaves an object alone. Returns whether that is news.
-    fn skip(&mut self, key: Key, looked_at: Option<Instant>) -> bool {
+    fn skip(&mut self, key: Key, checked_at: Option<Instant>) -> bool {
         self.objects.remove(&key);
         self.overruled.remove(&key);
         self.contested.remove(&key);
-        self.skipped.insert(key, looked_at).is_none()
+        self.skipped.insert(key, checked_at).is_none()
     }
 
     /// The objects whose repairs are limited, each with the manager that keeps changing it.
@@ -188,8 +188,8 @@ impl Applier {
     pub(super) fn due(&self) -> [Option<Instant>; 4] {
         let retries = self.objects.values().chain([&self.server]).filter_map(Backoff::due);
         let answers = self.overruled.values().filter_map(Overruled::due);
-        let looks = self.skipped.values().flatten().map(|looked_at| *looked_at + LOOK_PERIOD);
-        [retries.min(), self.held_back.values().min().copied(), answers.min(), looks.min()]
+        let checks = self.skipped.values().flatten().map(|checked_at| *checked_at + CHECK_PERIOD);
+        [retries.min(), self.held_back.values().min().copied(), answers.min(), checks.min()]
     }
 
     /// Applies objects, each given with its live state. Returns the new states; that of a refused object stays.
@@ -201,9 +201,9 @@ impl Applier {
     ) -> Vec<(Key, Value)> {
         let due: Vec<_> = objects.filter_map(|(object, live)| self.start(object, live)).collect();
         let answers: Vec<_> = stream::iter(due)
-            .map(|(ladder, next)| async move {
-                let (object, seen) = (ladder.desired(), ladder.seen());
-                (object, seen, write::apply(client, ladder, next, budget).await)
+            .map(|(steps, next)| async move {
+                let (object, seen) = (steps.desired(), steps.seen());
+                (object, seen, write::apply(client, steps, next, budget).await)
             })
             // In order, so that of two errors always the same one is reported.
             .buffered(CONCURRENCY)
@@ -240,13 +240,13 @@ impl Applier {
     }
 
     /// The first step for an object that is not as planned and may be written now.
-    fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Ladder<'a>, Next)> {
-        if live.is_none() && self.skipped.get(&object.key()).is_some_and(|looked_at| !is_over(*looked_at)) {
+    fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Steps<'a>, Next)> {
+        if live.is_none() && self.skipped.get(&object.key()).is_some_and(|checked_at| !is_over(*checked_at)) {
             return None;
         }
         let sight = live.map_or(self.unseen, Sight::Seen);
-        let mut ladder = Ladder::new(object, sight).taking_over(self.takes_over);
-        let next = ladder.first();
+        let mut steps = Steps::new(object, sight).adopting(self.adopts);
+        let next = steps.first();
         if next == Next::Break(End::LeftAlone(None)) {
             if self.skip(object.key(), None) {
                 let change = Change::plain(object.key(), Action::Skip).because(inventory::LEFT_ALONE);
@@ -277,7 +277,7 @@ impl Applier {
             return None;
         }
         self.use_room();
-        Some((ladder, next))
+        Some((steps, next))
     }
 
     /// Whether an object may be repaired now; if not, the manager that keeps changing it is named. `restarts`: the write is for
@@ -287,7 +287,7 @@ impl Applier {
             return true;
         }
         if let Entry::Vacant(entry) = self.contested.entry(key) {
-            let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
+            let who = live.and_then(ownership::last_other_manager).unwrap_or("another manager");
             let who = if restarts { "a change of what its pods mount" } else { who };
             warn!("{who} keeps changing {}: it is repaired less and less often", entry.key());
             entry.insert(who.to_owned());
@@ -352,11 +352,11 @@ impl Applier {
         self.events.failed(error.source.word());
         let had_failed = self.failures.is_servers();
         let backoff = if is_servers { &mut self.server } else { self.objects.entry(error.object.clone()).or_default() };
-        let (patience, now) = (error.source.patience(self.patience), Instant::now());
+        let (grace, now) = (error.source.grace(self.grace), Instant::now());
         // All objects of a pass count once for the API server.
         let counts = !is_servers || !had_failed;
-        // A terminal error is retried, too: the process's rights may change, or the object.
-        if counts && backoff.failed(&text, patience, error.source.retry_after(), now) && !is_terminal {
+        // A terminal error is retried, too: the process's permissions may change, or the object.
+        if counts && backoff.failed(&text, grace, error.source.retry_after(), now) && !is_terminal {
             warn!("{text}; retrying");
         }
         let (is_reported, is_denied) = (backoff.has_lasted(now), error.source.is_denied());

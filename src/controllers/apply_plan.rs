@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     apply::{
         change::{Action, Change},
-        inventory::{self, Place, Scope, Verdict},
+        inventory::{self, Inventory, Location, PruneDecision},
         steps::Sight,
         write::{self, Pruned},
     },
@@ -26,10 +26,10 @@ use crate::{
         observer::{Id, Observer},
         target::Target,
     },
-    grace::TRANSIENT_ERROR_PATIENCE,
+    grace::TRANSIENT_ERROR_GRACE,
     nodes::guard::lists::REFRESH,
     object::{Key, Kind, Object, reference::CONFIG_MAP},
-    plan::upstream::guard::{is_of_guard, is_policy},
+    plan::kubernetes::guard::{is_of_guard, is_policy},
     provider::restriction::{self, Account, is_restriction},
 };
 
@@ -45,7 +45,7 @@ pub(super) struct Wanted<'a> {
     /// Whether what an owner has and should not have is deleted: the objects were planned from the current input.
     pub(super) may_prune: &'a dyn Fn(&Value) -> bool,
     /// Whether objects that others have made become ours.
-    pub(super) takes_over: bool,
+    pub(super) adopts: bool,
     /// The external provider that the objects are of, on OpenShift.
     pub(super) external: Option<&'a str>,
 }
@@ -71,7 +71,7 @@ pub(super) struct ApplyPlan {
     own_namespace: String,
     pub(super) applier: Applier,
     /// The inventory as last written; the live one may have been deleted since.
-    scope: Scope,
+    inventory: Inventory,
     /// Whether nobody has ever installed anything; `None` until the first pass.
     is_fresh: Option<bool>,
     /// Objects that are no longer planned and stay, and why.
@@ -83,9 +83,9 @@ pub(super) struct ApplyPlan {
 impl ApplyPlan {
     pub(super) fn new(own_namespace: &str, events: Events) -> Self {
         Self {
-            applier: Applier::new(events, TRANSIENT_ERROR_PATIENCE),
+            applier: Applier::new(events, TRANSIENT_ERROR_GRACE),
             own_namespace: own_namespace.to_owned(),
-            scope: Scope::default(),
+            inventory: Inventory::default(),
             is_fresh: None,
             kept: BTreeMap::new(),
             restricted: BTreeMap::new(),
@@ -136,8 +136,8 @@ impl ApplyPlan {
     }
 
     /// Where our objects may be: the last written and the live inventory.
-    pub(super) fn inventory(&self, observer: &Observer) -> Scope {
-        observer.scope().union(&self.scope)
+    pub(super) fn inventory(&self, observer: &Observer) -> Inventory {
+        observer.locations().union(&self.inventory)
     }
 
     /// Brings the cluster to the plan. `budget` returns how long the next write may take.
@@ -153,8 +153,8 @@ impl ApplyPlan {
         let Wanted { objects, owner, wave: wave_of, .. } = wanted;
         self.applier.begin()?;
         self.applier.unseen = self.unseen((client, observer), wanted).await;
-        self.applier.takes_over = wanted.takes_over;
-        let planned = Scope::of(objects);
+        self.applier.adopts = wanted.adopts;
+        let planned = Inventory::of(objects);
         let wider = planned.union(&self.inventory(observer));
         // Until all of it is gone, the inventory says what it is of.
         let before = inventory::external_provider(observer.inventory()).map(str::to_owned);
@@ -176,7 +176,7 @@ impl ApplyPlan {
                     if is_restriction(object.value()) && observer.live(object) != Some(&live) {
                         self.restricted.insert(owner(object.value()).to_owned(), Instant::now());
                     }
-                    observer.watches.put(&Id::Ours(Place::of(object)), &key.name, live);
+                    observer.watches.put(&Id::Ours(Location::of(object)), &key.name, live);
                 }
             }
             if self.applier.failures.is_servers() {
@@ -185,8 +185,8 @@ impl ApplyPlan {
             if self.applier.is_cut {
                 return self.applier.finish();
             }
-            // Without their accounts and rights new workloads would only fail. Without the policy that keeps them from deleting nodes
-            // nothing new runs either, unless only the right to keep policies is withheld.
+            // Without their accounts and permissions new workloads would only fail. Without the policy that keeps them from deleting nodes
+            // nothing new runs either, unless only the permission to keep policies is withheld.
             let lacks_lock = |object: &Object| {
                 let failure = self.applier.failures.of_object(&object.key());
                 is_policy(object) && is_of_guard(object.value()) && failure.is_some_and(|stopped| !stopped.is_denied)
@@ -196,7 +196,7 @@ impl ApplyPlan {
                 is_needed && observer.live(object).is_none()
             };
             let failed = Wanted::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
-            // Without its policies an external provider gets no more rights and no other pods.
+            // Without its policies an external provider gets no more permissions and no other pods.
             unrestricted.extend(Wanted::owners(wave, owner, |object| {
                 let has_failed = self.applier.failures.has(&object.key()) || observer.live(object).is_none();
                 is_restriction(object.value()) && has_failed && !self.applier.skips(&object.key())
@@ -226,7 +226,7 @@ impl ApplyPlan {
 
     /// What may be known of objects that no watch shows: whether others may have them.
     async fn unseen(&mut self, of: (&Client, &Observer), wanted: Wanted<'_>) -> Sight<'static> {
-        if !wanted.takes_over {
+        if !wanted.adopts {
             return Sight::Unknown;
         }
         if self.is_fresh.is_none() {
@@ -243,38 +243,40 @@ impl ApplyPlan {
         budget: &impl Fn() -> Option<Duration>,
     ) {
         let Wanted { objects, owner, may_prune, .. } = wanted;
-        let verdicts = observer.verdicts(objects).into_iter();
-        let verdicts: Vec<_> = verdicts.map(|(place, live, verdict)| (place.clone(), live.clone(), verdict)).collect();
+        let prune_decisions = observer.prune_decisions(objects).into_iter();
+        let prune_decisions: Vec<_> =
+            prune_decisions.map(|(location, live, decision)| (location.clone(), live.clone(), decision)).collect();
         let mut kept = BTreeMap::new();
-        for (place, live, verdict) in &verdicts {
-            let Verdict::Keep(why) = verdict else { continue };
-            let key = write::key_of(place.kind, live);
+        for (location, live, decision) in &prune_decisions {
+            let PruneDecision::Keep(why) = decision else { continue };
+            let key = write::key_of(location.kind, live);
             if !self.kept.contains_key(&key) {
                 self.applier.events.record(&Change::plain(key.clone(), Action::Keep).because(*why), live);
             }
-            kept.insert(key, (place.kind, *why));
+            kept.insert(key, (location.kind, *why));
         }
         self.kept = kept;
         let mut failed = BTreeSet::new();
-        for wave in verdicts.chunk_by(|(first, ..), (second, ..)| first.kind.wave == second.kind.wave) {
-            let prunable = wave.iter().filter(|(_, live, verdict)| {
-                *verdict == Verdict::Prune && may_prune(live) && !failed.contains(owner(live))
+        for wave in prune_decisions.chunk_by(|(first, ..), (second, ..)| first.kind.wave == second.kind.wave) {
+            let prunable = wave.iter().filter(|(_, live, decision)| {
+                *decision == PruneDecision::Prune && may_prune(live) && !failed.contains(owner(live))
             });
-            for (place, live, _) in prunable {
+            for (location, live, _) in prunable {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
-                if !self.applier.may_delete(write::key_of(place.kind, live)) {
+                if !self.applier.may_delete(write::key_of(location.kind, live)) {
                     continue;
                 }
-                match self.applier.delete(client, (place.kind, live), "it is no longer needed", budget).await {
-                    Some(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(place.clone()), name, live),
-                    Some(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(place.clone()), name),
+                match self.applier.delete(client, (location.kind, live), "it is no longer needed", budget).await {
+                    Some(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(location.clone()), name, live),
+                    Some(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(location.clone()), name),
                     None => {}
                 }
             }
-            // What rights are for goes before them.
+            // What permissions are for goes before them.
             let failures = &self.applier.failures;
-            let has_failed =
-                |(place, live, _): &&(Place, Value, Verdict)| failures.has(&write::key_of(place.kind, live));
+            let has_failed = |(location, live, _): &&(Location, Value, PruneDecision)| {
+                failures.has(&write::key_of(location.kind, live))
+            };
             failed.extend(wave.iter().filter(has_failed).map(|(_, live, _)| owner(live)));
             if failures.is_servers() {
                 return;
@@ -282,36 +284,40 @@ impl ApplyPlan {
         }
     }
 
-    /// The places of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace
-    /// also deletes the right to watch it, but then its objects are gone.
-    async fn needed(&self, (client, observer): (&Client, &Observer), planned: &Scope) -> Scope {
+    /// The locations of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace
+    /// also deletes the permission to watch it, but then its objects are gone.
+    async fn needed(&self, (client, observer): (&Client, &Observer), planned: &Inventory) -> Inventory {
         let mut gone = BTreeSet::new();
-        for namespace in observer.troubled_leftovers() {
+        for namespace in observer.unwatchable_leftovers() {
             if request::is_namespace_gone(client, &namespace).await {
                 gone.insert(namespace);
             }
         }
-        let empty: BTreeSet<&Place> =
-            observer.ours().filter_map(|(place, mut objects)| objects.next().is_none().then_some(place)).collect();
-        self.scope.only(|place| planned.contains(place) || !(empty.contains(place) || gone.contains(&place.namespace)))
+        let empty: BTreeSet<&Location> = observer
+            .ours()
+            .filter_map(|(location, mut objects)| objects.next().is_none().then_some(location))
+            .collect();
+        self.inventory.only(|location| {
+            planned.contains(location) || !(empty.contains(location) || gone.contains(&location.namespace))
+        })
     }
 
     async fn write_inventory(
         &mut self,
         (client, observer): (&Client, &mut Observer),
-        scope: Scope,
+        inventory: Inventory,
         external: Option<&str>,
         budget: &impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
         let live = observer.inventory();
-        let config_map = scope.config_map_of(&self.own_namespace, external, live);
+        let config_map = inventory.config_map_of(&self.own_namespace, external, live);
         if !live.is_some_and(|live| inventory::matches(live, &config_map)) {
             let key = write::key_of(&CONFIG_MAP, &config_map);
             if !self.applier.is_due(&key) {
                 return self.applier.finish();
             }
             // What is written by this process is known to it: another writer of the same object is no reason to hold back the rest.
-            if self.scope == scope && !self.applier.may_repair_again(key, live, false) {
+            if self.inventory == inventory && !self.applier.may_repair_again(key, live, false) {
                 return Ok(());
             }
             match write::write_inventory(client, &config_map, live, budget()).await {
@@ -322,7 +328,7 @@ impl ApplyPlan {
                 }
             }
         }
-        self.scope = scope;
+        self.inventory = inventory;
         Ok(())
     }
 }
@@ -340,7 +346,7 @@ async fn find_fresh((client, observer): (&Client, &Observer), objects: &[Object]
 }
 
 /// The objects, with the policies for an external provider as they have to be while accounts that it has no more are still there: those
-/// keep their rights and their pods until they are pruned.
+/// keep their permissions and their pods until they are pruned.
 fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Object]> {
     if !objects.iter().any(|object| is_restriction(object.value())) {
         return Cow::Borrowed(objects);
@@ -351,9 +357,9 @@ fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Objec
         };
         objects.iter().any(is_it)
     };
-    let accounts = observer.ours().filter(|(place, _)| place.kind.kind == ACCOUNT);
-    let left = accounts.flat_map(|(place, accounts)| {
-        accounts.filter_map(|live| Some((place.namespace.clone(), live["metadata"]["name"].as_str()?.to_owned())))
+    let accounts = observer.ours().filter(|(location, _)| location.kind.kind == ACCOUNT);
+    let left = accounts.flat_map(|(location, accounts)| {
+        accounts.filter_map(|live| Some((location.namespace.clone(), live["metadata"]["name"].as_str()?.to_owned())))
     });
     let left: BTreeSet<Account> = left.filter(|account| !is_planned(account)).collect();
     if left.is_empty() {
@@ -368,7 +374,7 @@ fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Objec
     Cow::Owned(objects)
 }
 
-/// Whether a field decides what runs, or with which rights.
+/// Whether a field decides what runs, or with which permissions.
 fn is_serious(field: &str) -> bool {
     let names = ["image", "command", "args", "env", "serviceAccountName", "roleRef", "subjects", "rules"];
     field.split(['.', '[']).any(|part| names.contains(&part))

@@ -31,28 +31,28 @@ pub(super) struct Backoff {
 #[derive(Debug)]
 struct Failing {
     since: Instant,
-    /// The longest patience of its errors.
-    longest_patience: Duration,
-    /// The patience of the last error, and since when all errors have had it.
-    patience: (Duration, Instant),
+    /// The longest grace period of its errors.
+    longest_grace: Duration,
+    /// The grace period of the last error, and since when all errors have had it.
+    grace: (Duration, Instant),
     pause: Duration,
     not_before: Instant,
     error: String,
 }
 
 impl Backoff {
-    /// Notes a failure that may last for `patience` before it is reported; returns whether its error differs from the last
+    /// Notes a failure that may last for `grace` before it is reported; returns whether its error differs from the last
     /// one. The pause is at least `retry_after`.
-    pub(super) fn failed(&mut self, error: &str, patience: Duration, retry_after: Duration, now: Instant) -> bool {
+    pub(super) fn failed(&mut self, error: &str, grace: Duration, retry_after: Duration, now: Instant) -> bool {
         let known = self.failing.take();
         let is_new = known.as_ref().is_none_or(|known| known.error != error);
         let since = known.as_ref().map_or(now, |known| known.since);
-        let longest_patience = known.as_ref().map_or(patience, |known| known.longest_patience.max(patience));
-        let same = known.as_ref().map(|known| known.patience).filter(|(known, _)| *known == patience);
+        let longest_grace = known.as_ref().map_or(grace, |known| known.longest_grace.max(grace));
+        let same = known.as_ref().map(|known| known.grace).filter(|(known, _)| *known == grace);
         let pause = known.map_or(PAUSE.0, |known| (known.pause * 2).min(PAUSE.1));
         let not_before = now + pause.max(retry_after.min(PAUSE.1));
-        let (patience, error) = (same.unwrap_or((patience, now)), error.to_owned());
-        self.failing = Some(Failing { since, longest_patience, patience, pause, not_before, error });
+        let (grace, error) = (same.unwrap_or((grace, now)), error.to_owned());
+        self.failing = Some(Failing { since, longest_grace, grace, pause, not_before, error });
         is_new
     }
 
@@ -65,8 +65,8 @@ impl Backoff {
     /// Whether it has been failing for so long that it is to be reported.
     pub(super) fn has_lasted(&self, now: Instant) -> bool {
         self.failing.as_ref().is_some_and(|failing| {
-            let (patience, since) = failing.patience;
-            now.duration_since(failing.since) >= failing.longest_patience || now.duration_since(since) >= patience
+            let (grace, since) = failing.grace;
+            now.duration_since(failing.since) >= failing.longest_grace || now.duration_since(since) >= grace
         })
     }
 
@@ -171,7 +171,7 @@ impl Repairs {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(150);
+    const GRACE: Duration = Duration::from_secs(150);
 
     #[test]
     fn pauses_grow_to_a_minute_and_the_first_failure_counts() {
@@ -180,7 +180,7 @@ mod tests {
         let mut now = start;
         let mut pauses = Vec::new();
         for _ in 0..10 {
-            backoff.failed("x", PATIENCE, Duration::ZERO, now);
+            backoff.failed("x", GRACE, Duration::ZERO, now);
             pauses.push((backoff.due().unwrap() - now).as_millis());
             now = backoff.due().unwrap();
         }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn only_a_different_error_is_new() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
-        let mut failed = |error| backoff.failed(error, PATIENCE, Duration::ZERO, now);
+        let mut failed = |error| backoff.failed(error, GRACE, Duration::ZERO, now);
         assert!(failed("x") && !failed("x") && failed("y"));
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn the_requested_pause_is_respected_up_to_a_minute() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         let mut pause = |seconds| {
-            backoff.failed("x", PATIENCE, Duration::from_secs(seconds), now);
+            backoff.failed("x", GRACE, Duration::from_secs(seconds), now);
             (backoff.due().unwrap() - now).as_millis()
         };
         assert_eq!([pause(0), pause(5), pause(0), pause(3600)], [250, 5000, 1000, 60000]);
@@ -241,16 +241,16 @@ mod tests {
     }
 
     #[test]
-    fn a_short_patience_counts_from_the_first_error_that_has_it() {
+    fn a_short_grace_period_counts_from_the_first_error_that_has_it() {
         let (mut backoff, start) = (Backoff::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let short = Duration::from_secs(5);
-        backoff.failed("unavailable", PATIENCE, Duration::ZERO, at(0));
+        backoff.failed("unavailable", GRACE, Duration::ZERO, at(0));
         backoff.failed("forbidden", short, Duration::ZERO, at(8));
         assert!(!backoff.has_lasted(at(8)), "an API server that restarts has not read its roles yet");
         backoff.failed("forbidden", short, Duration::ZERO, at(13));
         assert!(backoff.has_lasted(at(13)));
-        backoff.failed("unavailable", PATIENCE, Duration::ZERO, at(14));
+        backoff.failed("unavailable", GRACE, Duration::ZERO, at(14));
         assert!(!backoff.has_lasted(at(14)));
         backoff.failed("forbidden", short, Duration::ZERO, at(150));
         assert!(backoff.has_lasted(at(150)), "errors that alternate");

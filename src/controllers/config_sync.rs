@@ -11,7 +11,7 @@ use crate::{
         trusted_ca::TrustedCa, view::View,
     },
     process::leadership::Authority,
-    status::cluster_operator::{CLOUD_CONFIG, Controller, TRUSTED_CA, Verdict},
+    status::cluster_operator::{CLOUD_CONFIG, Controller, SyncResult, TRUSTED_CA},
 };
 
 /// How long a first good result waits for the other one, so that both become one write.
@@ -70,8 +70,8 @@ impl ConfigSync {
         }
         let status = view.status();
         // An error is reported at once, and so is its end.
-        let is_news = |(controller, result): &(&Controller, Option<&Verdict>)| match result {
-            Some(result) => result.is_err() || status.trouble_of(controller).is_some(),
+        let is_news = |(controller, result): &(&Controller, Option<&SyncResult>)| match result {
+            Some(result) => result.is_err() || status.problem_of(controller).is_some(),
             None => false,
         };
         let is_early = self.first_result.is_none_or(|first| first.elapsed() < TOGETHER)

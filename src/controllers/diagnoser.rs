@@ -14,16 +14,16 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::{
-    controllers::{census::Census, events::Events, observer::Observer},
-    grace::NODE_PATIENCE,
+    controllers::{events::Events, node_counts::NodeCounts, observer::Observer},
+    grace::NODE_GRACE,
     nodes::{
         diagnose::diagnose,
         diagnosis::Diagnosis,
         evidence::Evidence,
+        identity::CcmIdentity,
         node::Node,
         read,
         reason::Reason,
-        subject::Subject,
         waiting::{Waiting, by_reason, waiting},
     },
 };
@@ -55,7 +55,7 @@ pub(super) struct Diagnoser {
     /// The nodes that wait, with the providers, comma-separated, whose cloud-controller-managers should initialize them.
     found: Vec<(String, Waiting)>,
     /// What the last diagnosis was about, and when it began.
-    asked: Option<(Vec<Subject>, u64, Instant)>,
+    asked: Option<(Vec<CcmIdentity>, u64, Instant)>,
     pause: Duration,
     /// The Events that were sent, by the node's unique id.
     sent: Sent,
@@ -93,10 +93,10 @@ impl Diagnoser {
     }
 
     /// Whether it is known which nodes wait for this cloud-controller-manager: there was an answer, or no node has waited for long.
-    pub(super) fn knows(&self, subject: &Subject, census: &Census) -> bool {
-        let is_old = |since: &Timestamp| age(*since, Timestamp::now()) >= NODE_PATIENCE;
-        let has_answered = self.answered.as_ref().is_some_and(|names| names.contains(&subject.name));
-        has_answered || !census.waiting.first().is_some_and(is_old)
+    pub(super) fn knows(&self, identity: &CcmIdentity, node_counts: &NodeCounts) -> bool {
+        let is_old = |since: &Timestamp| age(*since, Timestamp::now()) >= NODE_GRACE;
+        let has_answered = self.answered.as_ref().is_some_and(|names| names.contains(&identity.name));
+        has_answered || !node_counts.waiting.first().is_some_and(is_old)
     }
 
     /// Asks, if that is due. Returns when it is to be called again, even without a change.
@@ -104,15 +104,15 @@ impl Diagnoser {
         &mut self,
         (client, events): (&Client, &Events),
         observer: &Observer,
-        census: &Census,
-        subjects: &[Subject],
+        node_counts: &NodeCounts,
+        identities: &[CcmIdentity],
     ) -> Option<Instant> {
-        self.forget(observer, census);
-        let names: BTreeSet<_> = subjects.iter().map(|subject| subject.name.clone()).collect();
+        self.forget(observer, node_counts);
+        let names: BTreeSet<_> = identities.iter().map(|identity| identity.name.clone()).collect();
         if self.known.0 != names {
             self.known = (names.clone(), Instant::now());
         }
-        if subjects.is_empty() {
+        if identities.is_empty() {
             (self.answer, self.answered) = (None, None);
             self.found.clear();
             self.sent.clear();
@@ -124,23 +124,23 @@ impl Diagnoser {
             self.take(&diagnoses, events);
             self.answered = Some(of);
         }
-        let Some(first) = census.waiting.first().filter(|_| !subjects.is_empty()) else {
+        let Some(first) = node_counts.waiting.first().filter(|_| !identities.is_empty()) else {
             (self.asked, self.pause) = (None, PAUSE.0);
             return None;
         };
         let (now, clock) = (Instant::now(), Timestamp::now());
         // Not before the cloud-controller-manager has had as much time: the nodes may be older.
-        let earliest = self.known.1 + NODE_PATIENCE;
+        let earliest = self.known.1 + NODE_GRACE;
         let due = match &self.asked {
-            None => (now + NODE_PATIENCE.saturating_sub(age(*first, clock))).max(earliest),
+            None => (now + NODE_GRACE.saturating_sub(age(*first, clock))).max(earliest),
             Some((before, revision, asked)) => {
-                let is_other = before != subjects || *revision != census.revision;
+                let is_other = before != identities || *revision != node_counts.revision;
                 // Nodes that have crossed the limit since, or are about to, are news, too.
                 let crossing = |since: &Timestamp| {
-                    (now + NODE_PATIENCE).checked_sub(age(*since, clock)).filter(|crossing| crossing > asked)
+                    (now + NODE_GRACE).checked_sub(age(*since, clock)).filter(|crossing| crossing > asked)
                 };
                 let next = *asked + if is_other { SHORTEST_PAUSE } else { self.pause };
-                let crossing = census.waiting.iter().filter_map(crossing).min();
+                let crossing = node_counts.waiting.iter().filter_map(crossing).min();
                 crossing.map_or(next, |crossing| crossing.max(*asked + SHORTEST_PAUSE).min(next)).max(earliest)
             }
         };
@@ -149,12 +149,12 @@ impl Diagnoser {
         }
         if !self.is_asking {
             self.is_asking = true;
-            self.asked = Some((subjects.to_vec(), census.revision, now));
-            let (client, nodes, subjects) = (client.clone(), observer.nodes().collect(), subjects.to_vec());
+            self.asked = Some((identities.to_vec(), node_counts.revision, now));
+            let (client, nodes, identities) = (client.clone(), observer.nodes().collect(), identities.to_vec());
             let results = self.results.clone();
             tokio::spawn(async move {
                 // Nobody asks any more if this process stops.
-                drop(results.send((names, diagnose(&look(&client, nodes, &subjects).await))));
+                drop(results.send((names, diagnose(&observe(&client, nodes, &identities).await))));
             });
         }
         None
@@ -183,7 +183,7 @@ impl Diagnoser {
         let providers: BTreeMap<_, _> = diagnoses.iter().map(|one| (one.uid.as_str(), one.provider.as_str())).collect();
         let old_enough = |one: &Waiting| {
             let since: Option<Timestamp> = one.since.parse().ok();
-            since.is_none_or(|since| age(since, Timestamp::now()) >= NODE_PATIENCE)
+            since.is_none_or(|since| age(since, Timestamp::now()) >= NODE_GRACE)
         };
         let waiting = waiting(diagnoses).into_iter().filter(old_enough);
         let found = waiting.map(|one| (providers.get(one.uid.as_str()).copied().unwrap_or_default().to_owned(), one));
@@ -208,16 +208,16 @@ impl Diagnoser {
     }
 
     /// Forgets nodes that wait no longer.
-    fn forget(&mut self, observer: &Observer, census: &Census) {
+    fn forget(&mut self, observer: &Observer, node_counts: &NodeCounts) {
         if self.found.is_empty() && self.sent.is_empty() {
             return;
         }
-        if census.waiting.is_empty() {
+        if node_counts.waiting.is_empty() {
             self.found.clear();
             self.sent.clear();
             return;
         }
-        if self.asked.as_ref().is_some_and(|(_, revision, _)| *revision == census.revision) {
+        if self.asked.as_ref().is_some_and(|(_, revision, _)| *revision == node_counts.revision) {
             return;
         }
         let waiting = still_waiting(observer);
@@ -251,14 +251,14 @@ fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: In
 }
 
 /// What is to be seen of these cloud-controller-managers, with these nodes.
-async fn look(client: &Client, nodes: Vec<Node>, subjects: &[Subject]) -> Evidence {
+async fn observe(client: &Client, nodes: Vec<Node>, identities: &[CcmIdentity]) -> Evidence {
     let mut evidence = Evidence { now: Timestamp::now(), nodes, ..Evidence::default() };
-    let namespaces: BTreeSet<&str> = subjects.iter().map(|one| one.namespace.as_str()).collect();
+    let namespaces: BTreeSet<&str> = identities.iter().map(|one| one.namespace.as_str()).collect();
     evidence.leases = read::noted(read::leases(client, &namespaces).await, &mut evidence.unseen);
-    for subject in subjects {
-        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(subject));
-        let (manager, unseen) = read::manager(client, subject, lease, true).await;
-        evidence.managers.push(manager);
+    for identity in identities {
+        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(identity));
+        let (ccm, unseen) = read::ccm(client, identity, lease, true).await;
+        evidence.ccms.push(ccm);
         evidence.unseen.extend(unseen);
     }
     evidence
@@ -271,18 +271,18 @@ mod tests {
     #[test]
     fn who_waits_is_known_after_the_first_answer_or_if_no_node_has_waited_for_long() {
         let mut diagnoser = Diagnoser::default();
-        let subject = Subject { name: "cluster".into(), ..Subject::default() };
+        let identity = CcmIdentity { name: "cluster".into(), ..CcmIdentity::default() };
         let now = Timestamp::now();
-        let since = |seconds: i64| Census {
+        let since = |seconds: i64| NodeCounts {
             waiting: vec![Timestamp::from_second(now.as_second() - seconds).unwrap()],
-            ..Census::default()
+            ..NodeCounts::default()
         };
-        assert!(diagnoser.knows(&subject, &Census::default()) && diagnoser.knows(&subject, &since(5)));
-        assert!(!diagnoser.knows(&subject, &since(500)));
+        assert!(diagnoser.knows(&identity, &NodeCounts::default()) && diagnoser.knows(&identity, &since(5)));
+        assert!(!diagnoser.knows(&identity, &since(500)));
         diagnoser.answered = Some(BTreeSet::from(["other".into()]));
-        assert!(!diagnoser.knows(&subject, &since(500)));
+        assert!(!diagnoser.knows(&identity, &since(500)));
         diagnoser.answered = Some(BTreeSet::from(["cluster".into()]));
-        assert!(diagnoser.knows(&subject, &since(500)));
+        assert!(diagnoser.knows(&identity, &since(500)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
         change::{Action, essence},
         diff::Diff,
         dry_run::{self, Error},
-        steps::{Ladder, Sight},
+        steps::{Sight, Steps},
     },
     cluster::read,
     controllers::{apply_plan::Wanted, backoff::Backoff, failures::Stopped, target::Target},
@@ -36,7 +36,7 @@ pub(super) struct DryRun {
 impl DryRun {
     pub(super) async fn act(&mut self, target: &Target, wanted: Wanted<'_>) -> Result<(), Stopped> {
         let Target { client, observer, .. } = target;
-        let Wanted { objects, may_prune, takes_over, .. } = wanted;
+        let Wanted { objects, may_prune, adopts, .. } = wanted;
         self.backoff.ready(Instant::now())?;
         for object in objects {
             let live = observer.live(object);
@@ -44,7 +44,7 @@ impl DryRun {
             if self.asked.get(&object.key()) == Some(&now) {
                 continue;
             }
-            match ask(client, (object, live), takes_over).await {
+            match ask(client, (object, live), adopts).await {
                 Ok(diff) => {
                     self.asked.insert(object.key(), now);
                     self.log(&diff);
@@ -59,8 +59,10 @@ impl DryRun {
             }
         }
         if !observer.awaits_leftovers() {
-            for (_, live, verdict) in observer.verdicts(objects).into_iter().filter(|(_, live, _)| may_prune(live)) {
-                if let Ok(Some(diff)) = dry_run::removal(live, verdict) {
+            for (_, live, decision) in
+                observer.prune_decisions(objects).into_iter().filter(|(_, live, _)| may_prune(live))
+            {
+                if let Ok(Some(diff)) = dry_run::removal(live, decision) {
                     self.log(&diff);
                 }
             }
@@ -85,14 +87,14 @@ impl DryRun {
 }
 
 /// The change that the operator would make. An object without our label is seen by no watch, so it is read.
-async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), takes_over: bool) -> Result<Diff, Error> {
+async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), adopts: bool) -> Result<Diff, Error> {
     let read = match live {
-        None if takes_over => read::live(client, object).await?,
+        None if adopts => read::live(client, object).await?,
         _ => None,
     };
     let sight = match live.or(read.as_ref()) {
-        None if !takes_over => Sight::Unknown,
+        None if !adopts => Sight::Unknown,
         live => Sight::of(live),
     };
-    dry_run::change(client, Ladder::new(object, sight).taking_over(takes_over)).await
+    dry_run::change(client, Steps::new(object, sight).adopting(adopts)).await
 }

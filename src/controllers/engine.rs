@@ -41,24 +41,24 @@ pub(super) async fn pass(fleet: &mut impl Fleet, view: &mut View) -> Pass {
     let mut pass = Pass::default();
     // Observe: asks for the version of the API server where no node shows it.
     let mut pending = fleet.observe(view, &mut pass).await;
-    let trouble = fleet.authority().trouble();
-    let leads = trouble.is_none() && fleet.authority().write_budget().is_some();
+    let problem = fleet.authority().problem();
+    let leads = problem.is_none() && fleet.authority().write_budget().is_some();
     if pending.is_empty() {
         // Validate and plan.
         fleet.plan(view, &mut pass);
         if leads {
-            // Asks for rights and leaders while a node may have to be deleted, and takes rights back.
+            // Asks for permissions and leaders while a node may have to be deleted, and takes permissions back.
             fleet.guard(view, &mut pass).await;
         }
         // Starts and ends watches.
         pending = fleet.follow(view, &mut pass);
     }
     if !leads {
-        pass.waiting.extend(pending.into_iter().chain(trouble));
+        pass.waiting.extend(pending.into_iter().chain(problem));
         return pass;
     }
     if !pending.is_empty() {
-        // Writes statuses, and takes rights back.
+        // Writes statuses, and takes permissions back.
         fleet.report_blindness(view, pending, &mut pass).await;
         return pass;
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    apply::{inventory::Scope, settled::Settled},
+    apply::{inventory::Inventory, settled::Settled},
     controllers::{
         applier::Applier,
         apply_plan::{ApplyPlan, Wanted},
@@ -98,8 +98,8 @@ impl Executor {
     }
 
     /// Where objects of ours may be.
-    pub(super) fn inventory(&self, observer: &Observer) -> Scope {
-        self.writer().map_or_else(|| observer.scope(), |writer| writer.inventory(observer))
+    pub(super) fn inventory(&self, observer: &Observer) -> Inventory {
+        self.writer().map_or_else(|| observer.locations(), |writer| writer.inventory(observer))
     }
 
     /// When it is to act again, even without a change.

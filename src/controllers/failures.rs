@@ -11,17 +11,17 @@ pub(super) struct Stopped {
     pub is_reported: bool,
     /// Whether the same request can never succeed.
     pub is_terminal: bool,
-    /// Whether a right is missing.
+    /// Whether a permission is missing.
     pub is_denied: bool,
 }
 
 impl Stopped {
-    /// The error, and where a right is missing what gives those that an external provider needs.
+    /// The error, and where a permission is missing what gives those that an external provider needs.
     pub(super) fn advised(&self, external: Option<&Origin>) -> String {
         match external.filter(|_| self.is_denied) {
             None => self.error.clone(),
             Some(origin) => format!(
-                "{}; `ccm-operator provider rbac {}` prints the rights that the operator needs for this provider",
+                "{}; `ccm-operator provider rbac {}` prints the permissions that the operator needs for this provider",
                 self.error, origin.path
             ),
         }

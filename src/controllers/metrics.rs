@@ -67,8 +67,8 @@ macro_rules! metrics {
 }
 
 metrics! {
-    passes: Counter = "passes", "Passes over all controllers";
-    pass_duration: Histogram = "pass_duration" Seconds, "The time that a pass takes",
+    passes: Counter = "reconcile", "Passes over all controllers";
+    pass_duration: Histogram = "reconcile_time" Seconds, "The time that a pass takes",
         Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0]);
     errors: Family<Labels<1>, Counter> = "errors", "Objects that could not be written, and bad inputs, by cause";
     changes: Family<Labels<2>, Counter> = "object_changes", "Changes of objects, by what was done and by kind";
@@ -83,7 +83,7 @@ metrics! {
     leading: Family<Labels<1>, Gauge> = "leading", "Whether this process holds the lease of its controllers";
     conditions: Family<Labels<2>, Gauge> = "condition",
         "Whether a condition of the reported status has this value, as last seen";
-    managers: Family<Labels<2>, Gauge> = "cloud_controller_managers",
+    ccms: Family<Labels<2>, Gauge> = "cloud_controller_managers",
         "CloudControllerManagers by the status of each of their conditions";
     nodes: Gauge = "nodes", "Nodes of the cluster";
     uninitialized: Gauge = "nodes_uninitialized", "Nodes that no cloud-controller-manager has initialized";
@@ -95,7 +95,7 @@ metrics! {
         "When a controller last succeeded, in seconds since 1970";
     watches: Family<Labels<1>, Gauge> = "watch_last_event_timestamp" Seconds,
         "When the watches of a kind last delivered something, in seconds since 1970";
-    held_back: Gauge = "held_repairs", "Objects that are repaired less often, because others keep changing them";
+    held_back: Gauge = "contested_objects", "Objects that are repaired less often, because others keep changing them";
     workloads: Family<Labels<1>, Gauge> = "workloads", "Workloads by the state of their rollout";
     certificates: Family<Labels<1>, Gauge> = "trusted_certificate_expiration_timestamp" Seconds,
         "When the first of the trusted certificates of a source expires, in seconds since 1970";
@@ -157,9 +157,9 @@ impl Metrics {
     }
 
     /// Sets how many `CloudControllerManager`s have a condition in this status.
-    pub fn managers_are(&self, condition: &'static str, status: &'static str, number: usize) {
+    pub fn ccms_are(&self, condition: &'static str, status: &'static str, number: usize) {
         let labels = [("condition", condition.to_owned()), ("status", status.to_owned())];
-        self.managers.get_or_create(&labels).set(i64::try_from(number).unwrap_or(i64::MAX));
+        self.ccms.get_or_create(&labels).set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     /// Sets how many nodes there are, how many of them are not initialized, and when the one was created that waits longest, in
@@ -268,8 +268,8 @@ mod tests {
         let text = metrics.text();
         for line in [
             "ccm_operator_build_info{version=\"0.1.0\",revision=\"",
-            "ccm_operator_passes_total 1\n",
-            "ccm_operator_pass_duration_seconds_count 1\n",
+            "ccm_operator_reconcile_total 1\n",
+            "ccm_operator_reconcile_time_seconds_count 1\n",
             "ccm_operator_errors_total{cause=\"denied\"} 1\n",
             "ccm_operator_object_changes_total{action=\"configured\",kind=\"Service\"} 2\n",
             "ccm_operator_drift_repairs_total{kind=\"Service\"} 1\n",
@@ -282,7 +282,7 @@ mod tests {
             "ccm_operator_condition{condition=\"Available\",status=\"False\"} 0\n",
             "ccm_operator_last_success_timestamp_seconds{controller=\"operator\"} 1.5\n",
             "ccm_operator_watch_last_event_timestamp_seconds{kind=\"Deployment\"} 0\n",
-            "ccm_operator_held_repairs 3\n",
+            "ccm_operator_contested_objects 3\n",
             "ccm_operator_workloads{state=\"done\"} 1\n",
             "ccm_operator_trusted_certificate_expiration_timestamp_seconds{source=\"proxy\"} 7\n",
         ] {

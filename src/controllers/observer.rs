@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     apply::{
-        inventory::{self, Place, Scope, Verdict},
+        inventory::{self, Inventory, Location, PruneDecision},
         ownership::FIELD_MANAGER,
     },
     cluster::{
@@ -20,19 +20,19 @@ use crate::{
         watches::Watches,
     },
     facts::{Document, Documents},
-    grace::TRANSIENT_ERROR_PATIENCE,
+    grace::TRANSIENT_ERROR_GRACE,
     object::{
         Kind, Object,
         reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
-    plan::upstream::sources::{Checks, Found},
+    plan::kubernetes::sources::{Checks, Found},
     status,
 };
 
-pub(super) use world::World;
+pub(super) use cluster_type::ClusterType;
 
+mod cluster_type;
 mod keep;
-mod world;
 
 /// The identity of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,9 +44,9 @@ pub(super) enum Id {
     Named(Reference),
     Inventory,
     /// Our objects of a kind in a namespace.
-    Ours(Place),
+    Ours(Location),
     /// Every `CloudControllerManager`.
-    Managers,
+    Ccms,
     /// Every node.
     Nodes,
     /// The Events of cloud-controller-managers about nodes that they may not delete.
@@ -58,18 +58,18 @@ pub(super) struct Observer {
     /// Marks our objects.
     pub(super) set_id: String,
     pub(super) watches: Watches<Id>,
-    pub(super) world: World,
+    pub(super) cluster_type: ClusterType,
     /// Whether the process is told that the cluster is no OpenShift.
     is_told: bool,
     documents: Vec<&'static Document>,
     /// Where nothing is planned any more and objects may have to be pruned.
-    leftovers: BTreeSet<Place>,
+    leftovers: BTreeSet<Location>,
     /// Whether a document may have changed since the last update.
     documents_changed: bool,
     /// Whether a named object may have changed since the digests were last computed.
     pub(super) named_changed: bool,
     /// Whether a `CloudControllerManager` may have changed since this was last unset.
-    pub(super) managers_changed: bool,
+    pub(super) ccms_changed: bool,
     /// Whether something that is kept of a node has changed since this was last unset.
     pub(super) nodes_changed: bool,
     /// The objects that `CloudControllerManager`s name: only what is read of each is kept.
@@ -82,13 +82,13 @@ impl Observer {
         Self {
             set_id,
             watches: Watches::new(client),
-            world: World::Unknown,
+            cluster_type: ClusterType::Unknown,
             is_told: false,
             documents: Vec::new(),
             leftovers: BTreeSet::new(),
             documents_changed: true,
             named_changed: false,
-            managers_changed: false,
+            ccms_changed: false,
             nodes_changed: false,
             checks: BTreeMap::new(),
         }
@@ -118,14 +118,14 @@ impl Observer {
 
     /// Waits for events, and takes all that have arrived. Of a Secret only a digest is kept.
     pub(super) async fn changed(&mut self) {
-        let is_known = matches!(self.world, World::OpenShift | World::Kubernetes);
-        let Self { documents_changed, named_changed, managers_changed, nodes_changed, checks, .. } = self;
-        let is_question = |id: &Id| !is_known && world::is_question(id);
+        let is_known = matches!(self.cluster_type, ClusterType::OpenShift | ClusterType::Kubernetes);
+        let Self { documents_changed, named_changed, ccms_changed, nodes_changed, checks, .. } = self;
+        let is_question = |id: &Id| !is_known && cluster_type::is_question(id);
         let strip = |id: &Id, object: &mut DynamicObject| keep::only_what_is_read(id, object, checks);
         let changed = |id: &Id| {
             *documents_changed |= matches!(id, Id::Document(_));
             *named_changed |= matches!(id, Id::Named(_));
-            *managers_changed |= matches!(id, Id::Managers);
+            *ccms_changed |= matches!(id, Id::Ccms);
             *nodes_changed |= matches!(id, Id::Nodes);
         };
         self.watches.changed(strip, is_question, changed).await;
@@ -137,7 +137,7 @@ impl Observer {
     }
 
     fn is_leftover(&self, id: &Id) -> bool {
-        matches!(id, Id::Ours(place) if self.leftovers.contains(place))
+        matches!(id, Id::Ours(location) if self.leftovers.contains(location))
     }
 
     /// The same, of the inputs alone: the documents, the status object and these named objects.
@@ -147,13 +147,13 @@ impl Observer {
 
     /// The errors of watches that have failed for this long; of named objects only these count. Where only leftovers may be, all
     /// that is planned is well without.
-    pub(super) fn lasting_trouble(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
-        self.watches.lasting_trouble(period, |id| is_relevant(id, named) && !self.is_leftover(id))
+    pub(super) fn lasting_problem(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
+        self.watches.lasting_problem(period, |id| is_relevant(id, named) && !self.is_leftover(id))
     }
 
     /// The same, of the inputs alone.
-    pub(super) fn lasting_trouble_of_inputs(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
-        self.watches.lasting_trouble(period, |id| is_input(id, named))
+    pub(super) fn lasting_problem_of_inputs(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
+        self.watches.lasting_problem(period, |id| is_input(id, named))
     }
 
     /// Whether every document and the status object have been seen.
@@ -220,14 +220,13 @@ impl Observer {
     pub(super) fn found(&self, reference: &Reference) -> Option<Found> {
         let seen = self.watches.seen(&Id::Named(reference.clone()))?;
         if !seen.is_synced() {
-            let trouble =
-                seen.trouble().filter(|trouble| trouble.lasts_at(TRANSIENT_ERROR_PATIENCE) <= Instant::now())?;
-            let help = if trouble.denied_since.is_some() {
+            let problem = seen.problem().filter(|problem| problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now())?;
+            let help = if problem.denied_since.is_some() {
                 ": grant the operator list and watch of it (--secrets)"
             } else {
                 ""
             };
-            return Some(Found::Unreadable(format!("{}{help}", trouble.error)));
+            return Some(Found::Unreadable(format!("{}{help}", problem.error)));
         }
         let source = seen.get(&reference.name).map(|kept| serde_json::from_value(kept.clone()).unwrap_or_default());
         Some(source.map_or(Found::Absent, Found::Present))
@@ -258,42 +257,43 @@ impl Observer {
     }
 
     /// Watches our objects where they are planned and where the inventory lists them.
-    pub(super) fn follow(&mut self, planned: &Scope, inventory: &Scope) {
+    pub(super) fn follow(&mut self, planned: &Inventory, inventory: &Inventory) {
         let wanted = planned.union(inventory);
-        self.leftovers = inventory.places().filter(|place| !planned.contains(place)).cloned().collect();
-        self.watches.keep(|id: &Id| !matches!(id, Id::Ours(place) if !wanted.contains(place)));
-        for place in wanted.places() {
-            self.watch_place(place);
+        self.leftovers = inventory.locations().filter(|location| !planned.contains(location)).cloned().collect();
+        self.watches.keep(|id: &Id| !matches!(id, Id::Ours(location) if !wanted.contains(location)));
+        for location in wanted.locations() {
+            self.watch_location(location);
         }
     }
 
-    /// The places that were seen completely, each with our objects in it.
-    pub(super) fn ours(&self) -> impl Iterator<Item = (&Place, impl Iterator<Item = &Value>)> {
+    /// The locations that were seen completely, each with our objects in it.
+    pub(super) fn ours(&self) -> impl Iterator<Item = (&Location, impl Iterator<Item = &Value>)> {
         self.watches.iter().filter_map(|(id, seen)| match id {
-            Id::Ours(place) if seen.is_synced() => Some((place, seen.objects())),
+            Id::Ours(location) if seen.is_synced() => Some((location, seen.objects())),
             _ => None,
         })
     }
 
-    /// Our objects that are not planned, each with its verdict.
-    pub(super) fn verdicts(&self, planned: &[Object]) -> Vec<(&Place, &Value, Verdict)> {
-        let seen = self.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
-        inventory::verdicts(seen, planned, &self.set_id)
+    /// Our objects that are not planned, each with its decision.
+    pub(super) fn prune_decisions(&self, planned: &[Object]) -> Vec<(&Location, &Value, PruneDecision)> {
+        let seen = self.ours().flat_map(|(location, objects)| objects.map(move |object| (location, object)));
+        inventory::prune_decisions(seen, planned, &self.set_id)
     }
 
-    fn leftovers(&self) -> impl Iterator<Item = (&Place, &Seen)> {
-        self.leftovers.iter().filter_map(|place| Some((place, self.watches.seen(&Id::Ours(place.clone()))?)))
+    fn leftovers(&self) -> impl Iterator<Item = (&Location, &Seen)> {
+        self.leftovers.iter().filter_map(|location| Some((location, self.watches.seen(&Id::Ours(location.clone()))?)))
     }
 
-    /// Whether a place that may hold leftovers has not been seen yet, though its watch works.
+    /// Whether a location that may hold leftovers has not been seen yet, though its watch works.
     pub(super) fn awaits_leftovers(&self) -> bool {
-        self.leftovers().any(|(_, seen)| !seen.is_synced() && seen.trouble().is_none())
+        self.leftovers().any(|(_, seen)| !seen.is_synced() && seen.problem().is_none())
     }
 
-    /// The namespaces of places that may hold leftovers and cannot be watched.
-    pub(super) fn troubled_leftovers(&self) -> BTreeSet<String> {
-        let troubled = self.leftovers().filter(|(place, seen)| place.kind.namespaced && seen.trouble().is_some());
-        troubled.map(|(place, _)| place.namespace.clone()).collect()
+    /// The namespaces of locations that may hold leftovers and cannot be watched.
+    pub(super) fn unwatchable_leftovers(&self) -> BTreeSet<String> {
+        let with_problem =
+            self.leftovers().filter(|(location, seen)| location.kind.namespaced && seen.problem().is_some());
+        with_problem.map(|(location, _)| location.namespace.clone()).collect()
     }
 
     pub(super) fn inventory(&self) -> Option<&Value> {
@@ -306,19 +306,19 @@ impl Observer {
         conditions.into_iter().flatten().any(|condition| condition["type"] == "Available")
     }
 
-    /// Where our objects may be: the places of the inventory; where it was deleted, those of the objects that our status
+    /// Where our objects may be: the locations of the inventory; where it was deleted, those of the objects that our status
     /// lists.
-    pub(super) fn scope(&self) -> Scope {
+    pub(super) fn locations(&self) -> Inventory {
         if let Some(inventory) = self.inventory() {
-            return Scope::read(inventory);
+            return Inventory::read(inventory);
         }
         let status_object = self.status_object().filter(|object| {
-            let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+            let ccms = object["metadata"]["managedFields"].as_array().into_iter().flatten();
             let is_deleted = self.watches.seen(&Id::Inventory).is_some_and(Seen::is_synced);
-            is_deleted && managers.into_iter().any(|entry| entry["manager"] == FIELD_MANAGER)
+            is_deleted && ccms.into_iter().any(|entry| entry["manager"] == FIELD_MANAGER)
         });
         let related = status_object.and_then(|object| object["status"]["relatedObjects"].as_array());
-        Scope::of_references(related.into_iter().flatten().map(|object| {
+        Inventory::of_references(related.into_iter().flatten().map(|object| {
             let text = |field: &str| object[field].as_str().unwrap_or_default();
             (text("group"), text("resource"), text("namespace"))
         }))
@@ -326,7 +326,7 @@ impl Observer {
 
     /// The live state of one of our objects.
     pub(super) fn live(&self, object: &Object) -> Option<&Value> {
-        self.watches.get(&Id::Ours(Place::of(object)), object.name())
+        self.watches.get(&Id::Ours(Location::of(object)), object.name())
     }
 
     pub(super) fn status_object(&self) -> Option<&Value> {
@@ -382,15 +382,15 @@ mod tests {
         observer.watch_status();
         let deployments = KINDS.iter().find(|kind| kind.kind == "Deployment").unwrap();
         let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
-        let scope = Scope::read(&config_map);
-        assert!(scope.contains(&Place { kind: deployments, namespace: "managed".into() }));
-        observer.follow(&scope, &Scope::default());
+        let inventory = Inventory::read(&config_map);
+        assert!(inventory.contains(&Location { kind: deployments, namespace: "managed".into() }));
+        observer.follow(&inventory, &Inventory::default());
         observer.changed().await;
         let (now, named) = (Duration::ZERO, BTreeSet::new());
-        let trouble = observer.lasting_trouble(now, &named).unwrap();
-        assert!(trouble.contains("deployments.apps in namespace managed"), "{trouble}");
-        assert_eq!(observer.lasting_trouble_of_inputs(now, &named), None);
+        let problem = observer.lasting_problem(now, &named).unwrap();
+        assert!(problem.contains("deployments.apps in namespace managed"), "{problem}");
+        assert_eq!(observer.lasting_problem_of_inputs(now, &named), None);
         let hour = Duration::from_secs(3600);
-        assert!(observer.watches.trouble_lasts_at(hour).is_some_and(|at| at > std::time::Instant::now()));
+        assert!(observer.watches.problem_lasts_at(hour).is_some_and(|at| at > std::time::Instant::now()));
     }
 }

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Instant};
 use tracing::{error, info, warn};
 
 use crate::{
-    apply::{inventory::Scope, ownership::FIELD_MANAGER},
+    apply::{inventory::Inventory, ownership::FIELD_MANAGER},
     controllers::{
         Pass,
         apply_plan::Wanted,
@@ -22,7 +22,7 @@ use crate::{
         view::{View, external::not_given},
     },
     facts::Facts,
-    grace::{ROLLOUT_PATIENCE, TRANSIENT_ERROR_PATIENCE},
+    grace::{ROLLOUT_GRACE, TRANSIENT_ERROR_GRACE},
     object::Kind,
     plan::{Plan, only_restarts},
     process::leadership::Authority,
@@ -69,8 +69,8 @@ impl Fleet for OpenShift {
 
     async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
         let observer = &view.target.observer;
-        pass.waiting.extend(observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &view.references));
-        pass.due.extend(observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE));
+        pass.waiting.extend(observer.lasting_problem(TRANSIENT_ERROR_GRACE, &view.references));
+        pass.due.extend(observer.watches.problem_lasts_at(TRANSIENT_ERROR_GRACE));
         observer.pending_inputs(&view.references)
     }
 
@@ -83,19 +83,19 @@ impl Fleet for OpenShift {
     fn follow(&mut self, view: &mut View, _: &mut Pass) -> Vec<String> {
         if let Some(plan) = &self.plan {
             let inventory = if plan.objects().is_empty() && view.gone_provider().is_none() {
-                Scope::default()
+                Inventory::default()
             } else {
                 self.executor.inventory(&view.target.observer)
             };
-            view.target.observer.follow(&Scope::of(plan.objects()), &inventory);
+            view.target.observer.follow(&Inventory::of(plan.objects()), &inventory);
         }
         view.target.observer.pending(&view.references)
     }
 
     async fn report_blindness(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
-        let trouble = view.target.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &view.references);
+        let problem = view.target.observer.lasting_problem(TRANSIENT_ERROR_GRACE, &view.references);
         let is_gated = self.gated_since.is_some();
-        let wrong = if trouble.is_some() || is_gated { self.wrong(view, trouble) } else { None };
+        let wrong = if problem.is_some() || is_gated { self.wrong(view, problem) } else { None };
         match wrong {
             Some(error) => self.tell(view, failed(error), pass).await,
             None if is_gated => pass.retrying.extend(pending),
@@ -106,12 +106,12 @@ impl Fleet for OpenShift {
 
     async fn act(&mut self, view: &mut View, _: &mut Pass) -> Option<Reconciled> {
         // A watch that keeps failing is reported, and does not block the rest.
-        let trouble = view.target.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &view.references);
+        let problem = view.target.observer.lasting_problem(TRANSIENT_ERROR_GRACE, &view.references);
         let reconciled = match self.gate(view) {
             Some(gated) => gated,
             None => self.apply(view).await,
         };
-        Some(self.wrong(view, trouble).map_or(reconciled, |error| Ok(failed(error))))
+        Some(self.wrong(view, problem).map_or(reconciled, |error| Ok(failed(error))))
     }
 
     async fn report(&mut self, view: &mut View, acted: Reconciled, pass: &mut Pass) {
@@ -149,24 +149,24 @@ impl OpenShift {
         (self.authority, self.executor)
     }
 
-    /// What has to be reported whatever else is done: a bad input, else the trouble of a watch, else that of the config-sync controllers.
-    fn wrong(&self, view: &View, trouble: Option<String>) -> Option<String> {
-        self.bad_input.clone().or(trouble).or_else(|| config_trouble(&view.status()))
+    /// What has to be reported whatever else is done: a bad input, else the problem of a watch, else that of the config-sync controllers.
+    fn wrong(&self, view: &View, problem: Option<String>) -> Option<String> {
+        self.bad_input.clone().or(problem).or_else(|| config_problem(&view.status()))
     }
 
     /// What holds after each pass of a leader, whatever it has come to.
     fn conclude(&mut self, view: &mut View, pass: &mut Pass) {
         let Self { progress, executor, gated_since, .. } = self;
-        let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_PATIENCE);
-        let due = [gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE), rolling_since, view.status_due()];
+        let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_GRACE);
+        let due = [gated_since.map(|since| since + TRANSIENT_ERROR_GRACE), rolling_since, view.status_due()];
         pass.due.extend(due.into_iter().flatten().chain(progress.due()).chain(executor.due()));
         pass.held_back = executor.held_back();
         let succeeded = executor.writes() && progress.last.as_ref().is_some_and(Outcome::is_well);
         pass.succeeded = succeeded.then_some("operator");
         pass.workloads = self.workloads;
         if executor.writes() && self.plan.is_some() {
-            let subject = view.subject();
-            pass.due.extend(view.target.diagnose(subject.as_slice()));
+            let identity = view.identity();
+            pass.due.extend(view.target.diagnose(identity.as_slice()));
         }
     }
 
@@ -182,7 +182,7 @@ impl OpenShift {
         };
         let since = *self.gated_since.get_or_insert_with(Instant::now);
         let why = format!("nothing is applied before the {} has reported that it is available", controller.name);
-        let has_lasted = since.elapsed() >= TRANSIENT_ERROR_PATIENCE;
+        let has_lasted = since.elapsed() >= TRANSIENT_ERROR_GRACE;
         Some(if has_lasted { Ok(failed(why)) } else { Err(why) })
     }
 
@@ -248,7 +248,7 @@ impl OpenShift {
             owner: |_| "",
             may_prune: &|_| may_prune,
             // What is not built in takes nothing over that somebody else has made.
-            takes_over: external.is_none(),
+            adopts: external.is_none(),
             external: external.as_deref(),
         };
         let budget = || self.authority.write_budget();
@@ -317,7 +317,7 @@ impl OpenShift {
     /// Whether a rollout has only just begun, in a version that was reached before.
     fn is_short_rollout(&self, outcome: &Outcome, before: &Status, version: &str) -> bool {
         let is_rolling_out = matches!(outcome, Outcome::Acted(Acted::RollingOut { .. }));
-        let is_short = || self.progress.rolling_since.is_some_and(|since| since.elapsed() < ROLLOUT_PATIENCE);
+        let is_short = || self.progress.rolling_since.is_some_and(|since| since.elapsed() < ROLLOUT_GRACE);
         is_rolling_out && before.is_at(version) && is_short()
     }
 
@@ -346,8 +346,8 @@ impl OpenShift {
 }
 
 /// The errors that the config-sync controllers report. Applied objects stay, with the last good configuration.
-fn config_trouble(status: &Status) -> Option<String> {
-    let troubles = [&CLOUD_CONFIG, &TRUSTED_CA].map(|controller| status.trouble_of(controller));
-    let troubles: Vec<_> = troubles.into_iter().flatten().collect();
-    (!troubles.is_empty()).then(|| troubles.join("; "))
+fn config_problem(status: &Status) -> Option<String> {
+    let problems = [&CLOUD_CONFIG, &TRUSTED_CA].map(|controller| status.problem_of(controller));
+    let problems: Vec<_> = problems.into_iter().flatten().collect();
+    (!problems.is_empty()).then(|| problems.join("; "))
 }

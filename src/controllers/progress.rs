@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::{
     apply::settled::Settled,
     controllers::{backoff::Backoff, rollouts::Rollouts},
-    grace::TRANSIENT_ERROR_PATIENCE,
+    grace::TRANSIENT_ERROR_GRACE,
     object::Key,
     status::outcome::Acted,
 };
@@ -47,7 +47,7 @@ impl<Outcome: PartialEq> Progress<Outcome> {
         held_up_by: impl Fn(&[Key]) -> String,
     ) -> Acted {
         let Rollouts { waiting: rollouts, stuck, .. } = rollouts;
-        let has_lasted = |since: Instant| since.elapsed() >= TRANSIENT_ERROR_PATIENCE;
+        let has_lasted = |since: Instant| since.elapsed() >= TRANSIENT_ERROR_GRACE;
         self.stuck_since = stuck.as_ref().map(|_| self.stuck_since.unwrap_or_else(Instant::now));
         if let Some(why) = stuck
             && self.stuck_since.is_some_and(has_lasted)
@@ -83,7 +83,7 @@ impl<Outcome: PartialEq> Progress<Outcome> {
 
     /// When it may have come to something else, or its status is to be written again.
     pub(super) fn due(&self) -> impl Iterator<Item = Instant> + use<Outcome> {
-        let rollouts = [self.stuck_since, self.rolling_since].map(|since| Some(since? + TRANSIENT_ERROR_PATIENCE));
+        let rollouts = [self.stuck_since, self.rolling_since].map(|since| Some(since? + TRANSIENT_ERROR_GRACE));
         rollouts.into_iter().chain([self.reporting.due()]).flatten()
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     controllers::{Pass, applier::Applier, events::Events, failures::Stopped, view::View},
     object::{Object, reference::Reference},
     process::leadership::Authority,
-    status::cluster_operator::{Controller, Verdict},
+    status::cluster_operator::{Controller, SyncResult},
 };
 
 /// The desired state of a controller's ConfigMaps; empty where there is nothing to do.
@@ -44,7 +44,7 @@ pub(super) struct Sync {
     authority: Authority,
     applier: Applier,
     unreadable_since: Option<Instant>,
-    last: Option<Verdict>,
+    last: Option<SyncResult>,
 }
 
 impl Sync {
@@ -54,7 +54,7 @@ impl Sync {
             desired: Err(Unknown::Waiting(Vec::new())),
             controller,
             authority,
-            applier: Applier::new(events, controller.patience),
+            applier: Applier::new(events, controller.grace),
             unreadable_since: None,
             last: None,
         }
@@ -90,34 +90,34 @@ impl Sync {
     }
 
     /// The controller with its result to report, if there is one yet.
-    pub(super) fn result(&self) -> (&'static Controller, Option<&Verdict>) {
+    pub(super) fn result(&self) -> (&'static Controller, Option<&SyncResult>) {
         (self.controller, self.last.as_ref())
     }
 
     /// Applies the desired state. `needs` are the objects that the state is computed from.
     pub(super) async fn pass(&mut self, view: &mut View, needs: &BTreeSet<Reference>) -> Pass {
-        if let Some(trouble) = self.authority.trouble() {
-            return Pass { waiting: vec![trouble], ..Pass::default() };
+        if let Some(problem) = self.authority.problem() {
+            return Pass { waiting: vec![problem], ..Pass::default() };
         }
         if !self.leads() {
             return Pass::default();
         }
-        let patience = self.controller.patience;
+        let grace = self.controller.grace;
         let is_unreadable = matches!(self.desired, Err(Unknown::Unreadable(_)));
         self.unreadable_since = is_unreadable.then(|| self.unreadable_since.unwrap_or_else(Instant::now));
         let (mut waiting, mut retrying) = (Vec::new(), Vec::new());
-        let verdict = match &self.desired {
+        let result = match &self.desired {
             Err(Unknown::Waiting(pending)) => {
                 waiting.clone_from(pending);
-                view.target.observer.lasting_trouble_of_inputs(patience, needs).map(Err)
+                view.target.observer.lasting_problem_of_inputs(grace, needs).map(Err)
             }
-            Err(Unknown::Unreadable(error)) if self.unreadable_since.is_some_and(|at| at.elapsed() < patience) => {
+            Err(Unknown::Unreadable(error)) if self.unreadable_since.is_some_and(|at| at.elapsed() < grace) => {
                 retrying.push(error.clone());
                 self.last.clone()
             }
             Err(Unknown::Unreadable(error) | Unknown::BadInput(error)) => Some(Err(error.clone())),
             Ok(objects) => match apply(&mut self.applier, &self.authority, view, objects).await {
-                Ok(()) => Some(view.target.observer.lasting_trouble_of_inputs(patience, needs).map_or(Ok(()), Err)),
+                Ok(()) => Some(view.target.observer.lasting_problem_of_inputs(grace, needs).map_or(Ok(()), Err)),
                 Err(Stopped { error, is_reported: false, .. }) if !matches!(self.last, Some(Err(_))) => {
                     retrying.push(error);
                     self.last.clone()
@@ -125,19 +125,17 @@ impl Sync {
                 Err(Stopped { error, .. }) => Some(Err(error)),
             },
         };
-        if let Some(verdict) = verdict
-            && self.last.as_ref() != Some(&verdict)
+        if let Some(result) = result
+            && self.last.as_ref() != Some(&result)
         {
-            match &verdict {
+            match &result {
                 Ok(()) => info!("{} works as expected", self.controller.name),
-                Err(trouble) => error!("{} is degraded: {trouble}", self.controller.name),
+                Err(problem) => error!("{} is degraded: {problem}", self.controller.name),
             }
-            self.last = Some(verdict);
+            self.last = Some(result);
         }
-        let due = [
-            self.unreadable_since.map(|since| since + patience),
-            view.target.observer.watches.trouble_lasts_at(patience),
-        ];
+        let due =
+            [self.unreadable_since.map(|since| since + grace), view.target.observer.watches.problem_lasts_at(grace)];
         let due = due.into_iter().chain(self.applier.due()).flatten().collect();
         let succeeded = matches!(self.last, Some(Ok(()))).then_some(self.controller.word);
         Pass { waiting, retrying, due, held_back: self.applier.contested().len(), succeeded, ..Pass::default() }

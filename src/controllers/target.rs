@@ -6,8 +6,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 use crate::{
-    controllers::{census::Census, diagnoser::Diagnoser, events::Events, metrics::Metrics, observer::Observer},
-    nodes::subject::Subject,
+    controllers::{
+        diagnoser::Diagnoser, events::Events, metrics::Metrics, node_counts::NodeCounts, observer::Observer,
+    },
+    nodes::identity::CcmIdentity,
 };
 
 /// One API server: nothing outside of it holds a client, so a process may have several that know nothing of each other.
@@ -18,7 +20,7 @@ pub(super) struct Target {
     /// What is recorded in it.
     pub(super) events: Events,
     /// The nodes in figures.
-    pub(super) census: Census,
+    pub(super) node_counts: NodeCounts,
     /// Why some of them wait.
     pub(super) diagnoser: Diagnoser,
     /// What is measured of it.
@@ -31,7 +33,7 @@ impl Target {
         Self {
             observer: Observer::new(client.clone(), set_id),
             events: Events::start(client.clone(), metrics.clone()),
-            census: Census::default(),
+            node_counts: NodeCounts::default(),
             diagnoser: Diagnoser::default(),
             metrics,
             client,
@@ -41,22 +43,22 @@ impl Target {
     /// Watches and counts the nodes.
     pub(super) fn count_nodes(&mut self) {
         self.observer.watch_nodes();
-        self.census.update(&mut self.observer);
+        self.node_counts.update(&mut self.observer);
     }
 
     /// Asks why those nodes wait that these cloud-controller-managers should initialize. Returns when this is to be called again, even
     /// without a change.
-    pub(super) fn diagnose(&mut self, subjects: &[Subject]) -> Option<Instant> {
+    pub(super) fn diagnose(&mut self, identities: &[CcmIdentity]) -> Option<Instant> {
         self.count_nodes();
-        let Self { client, observer, events, census, diagnoser, .. } = self;
-        diagnoser.pass((client, events), observer, census, subjects)
+        let Self { client, observer, events, node_counts, diagnoser, .. } = self;
+        diagnoser.pass((client, events), observer, node_counts, identities)
     }
 
     /// Updates the metrics of nodes and watches.
     pub(super) fn measure(&self) {
-        let Self { observer, census, diagnoser, metrics, .. } = self;
-        let since = [census.tainted, diagnoser.since()].into_iter().flatten().min();
-        metrics.nodes_are(census.total, census.uninitialized, since.map_or(0, Timestamp::as_second));
+        let Self { observer, node_counts, diagnoser, metrics, .. } = self;
+        let since = [node_counts.tainted, diagnoser.since()].into_iter().flatten().min();
+        metrics.nodes_are(node_counts.total, node_counts.uninitialized, since.map_or(0, Timestamp::as_second));
         metrics.nodes_wait(&diagnoser.reasons());
         metrics.watches_are(observer.watches.heard());
     }

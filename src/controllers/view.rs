@@ -20,7 +20,7 @@ use crate::{
     controllers::{
         backoff::{Backoff, RepairLimiter, STATUS_WRITES},
         metrics::Metrics,
-        observer::{Id, World},
+        observer::{ClusterType, Id},
         target::Target,
     },
     error::chain,
@@ -30,7 +30,7 @@ use crate::{
         tls::TlsSettings,
     },
     files,
-    nodes::subject::Subject,
+    nodes::identity::CcmIdentity,
     object::{Key, reference::Reference},
     plan::{Plan, limits::Limits},
     process::leadership::Authority,
@@ -153,19 +153,19 @@ impl View {
     }
 
     /// The kind of the cluster. On OpenShift all documents are watched from then on.
-    pub(super) fn world(&mut self) -> World {
-        let world = self.target.observer.world();
-        if world == World::OpenShift && self.target.observer.watches_one_document() {
+    pub(super) fn cluster_type(&mut self) -> ClusterType {
+        let cluster_type = self.target.observer.cluster_type();
+        if cluster_type == ClusterType::OpenShift && self.target.observer.watches_one_document() {
             self.want_documents(None);
         }
-        world
+        cluster_type
     }
 
     /// Updates the facts from the watches.
     pub(super) fn refresh(&mut self) {
         self.last_status = self.status();
         if !self.target.observer.knows_documents() {
-            self.look_ahead();
+            self.watch_ahead();
             return;
         }
         if let Some(read) = self.target.observer.update(&mut self.documents) {
@@ -187,7 +187,7 @@ impl View {
 
     /// Takes the topology and the platform as soon as the document that has them was seen: the lease needs no other, and
     /// the platform may need more documents.
-    fn look_ahead(&mut self) {
+    fn watch_ahead(&mut self) {
         if self.single_replica.borrow().is_none() {
             let facts = self.target.observer.documents_so_far().facts(&self.settings.facts);
             if let Ok(Some(platform)) = facts.platform {
@@ -242,8 +242,8 @@ impl View {
     }
 
     /// The cloud-controller-manager that the platform's provider installs.
-    pub(super) fn subject(&self) -> Option<Subject> {
-        Subject::openshift(self.provider()?, self.target.observer.infrastructure()?, &self.facts.namespace)
+    pub(super) fn identity(&self) -> Option<CcmIdentity> {
+        CcmIdentity::openshift(self.provider()?, self.target.observer.infrastructure()?, &self.facts.namespace)
     }
 
     /// The live status, completed from the previous one if the ClusterOperator was deleted.

@@ -119,7 +119,7 @@ impl Documents {
             has_trusted_ca: self.proxy.is_some() || infrastructure.is_some(),
             images: Ok(Images::default()),
             digests: None,
-            manager: None,
+            ccm: None,
         }
     }
 

@@ -16,9 +16,9 @@ use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, check, spec::Spec},
     facts::{
         ConfigMapKey, Documents, Facts, Settings,
+        ccm::{Ccm, SKIP_PREFLIGHT},
         cluster::Cluster,
         images::{self, Images},
-        manager::{Manager, SKIP_PREFLIGHT},
     },
     files::{self, STANDARD},
     text::yaml,
@@ -131,7 +131,7 @@ impl CloudConfigFiles {
 }
 
 /// Reads a `CloudControllerManager` manifest, for a cluster that is described otherwise.
-pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
+pub fn ccm(path: &Path, cluster: Cluster) -> Result<Ccm, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Manifest {
@@ -157,7 +157,7 @@ pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
     }
     check::name(&metadata.name).map_err(|(field, problem)| content(format!("{field}: {problem}")))?;
     let skips = metadata.annotations.get(SKIP_PREFLIGHT).map(String::as_str);
-    Ok(Manager::new(metadata.name, spec, cluster).annotated(skips))
+    Ok(Ccm::new(metadata.name, spec, cluster).annotated(skips))
 }
 
 /// Reads a file that holds one object of config.openshift.io/v1 of the given kind.

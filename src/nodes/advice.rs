@@ -6,7 +6,7 @@ use crate::nodes::reason::Reason;
 const ORDER: [Reason; 30] = [
     Reason::NodeDeleted,
     Reason::KubeletNotExternal,
-    Reason::ForeignProviderID,
+    Reason::OtherCloudProviderID,
     Reason::NotInstalled,
     Reason::PodStuckTerminating,
     Reason::Unschedulable,
@@ -17,7 +17,7 @@ const ORDER: [Reason; 30] = [
     Reason::NoLeader,
     Reason::ControllerOff,
     Reason::NodeManagerNotReady,
-    Reason::TwoManagers,
+    Reason::TwoCCMs,
     Reason::CloudUnreachable,
     Reason::CredentialsRefused,
     Reason::Throttled,
@@ -59,7 +59,7 @@ impl Reason {
                 "Let its node resolve and reach the API of the cloud: DNS, proxy, certificates, firewall"
             }
             Self::CredentialsRefused => {
-                "Correct the Secret with the credentials, or give their account the rights that are missing"
+                "Correct the Secret with the credentials, or give their account the permissions that are missing"
             }
             Self::InstanceNotFound => {
                 "Make the name of the node and of its instance equal, or start its kubelet with --provider-id"
@@ -71,7 +71,7 @@ impl Reason {
             Self::NoProviderID => {
                 "Check that the configuration of the cloud selects the instance and that it exists under this name"
             }
-            Self::ForeignProviderID => {
+            Self::OtherCloudProviderID => {
                 "Delete the Node and restart its kubelet without the other cloud, or leave the node as it is"
             }
             Self::Forbidden => "Restore the role of its ServiceAccount",
@@ -81,7 +81,7 @@ impl Reason {
             Self::KubeletNotExternal => {
                 "Start its kubelet with --cloud-provider=external and let it register again; if it runs so, put the taint back"
             }
-            Self::TwoManagers => "Remove one of the two, or turn its controller cloud-node off",
+            Self::TwoCCMs => "Remove one of the two, or turn its controller cloud-node off",
             Self::AdmissionDenied => {
                 "Exempt the ServiceAccount of the cloud-controller-manager from the webhook or policy"
             }
@@ -97,7 +97,9 @@ impl Reason {
                 "If its instance is gone, delete the Node; otherwise correct the configuration or the credentials"
             }
             Self::InstanceStopped => "Start the instance, or delete the Node",
-            Self::NoRoute => "Fix what the Event names: the route table, a quota, or the rights of the credentials",
+            Self::NoRoute => {
+                "Fix what the Event names: the route table, a quota, or the permissions of the credentials"
+            }
             Self::NoPodCIDR => "Let exactly one controller allocate subnets for pods, with enough of them",
             Self::NoZone => "Fix the zone or its tags in the cloud, then put the taint on the node again",
             Self::NodeManagerNotReady => "Fix the pod of the node manager on this node",
@@ -127,7 +129,7 @@ impl Reason {
             Self::ApiServerUnreachable => {
                 "Let its node reach status.apiServerInternalURI of Infrastructure/cluster: DNS, load balancer, firewall"
             }
-            Self::TwoManagers => "Remove the other one, or turn its controller cloud-node off",
+            Self::TwoCCMs => "Remove the other one, or turn its controller cloud-node off",
             _ => return None,
         };
         Some(fix)
@@ -137,7 +139,7 @@ impl Reason {
     /// membership of etcd, or its labels.
     pub fn fix_of_server(self) -> Option<&'static str> {
         let fix = match self {
-            Self::ForeignProviderID => {
+            Self::OtherCloudProviderID => {
                 "Leave this server as it is, or let it register again, one server at a time: a k3s or RKE2 server whose Node is deleted \
                  leaves etcd"
             }

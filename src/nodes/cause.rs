@@ -19,7 +19,7 @@ const SIGNS: &[(Reason, &[&str])] = &[
     ),
     (Reason::NoProviderID, &["does not set node provider id", "provided nil metadata"]),
     (
-        Reason::ForeignProviderID,
+        Reason::OtherCloudProviderID,
         &[
             "expected prefixes",
             "didn't match expected format",
@@ -228,7 +228,7 @@ mod tests {
         ("error finding instance i-1: \"no instances found for instance: i-1\"", Reason::InstanceNotFound),
         (
             "failed to map provider ID to AWS instance ID for node a: Invalid scheme for AWS instance (k3s://a)",
-            Reason::ForeignProviderID,
+            Reason::OtherCloudProviderID,
         ),
         // vSphere.
         ("No VM found", Reason::InstanceNotFound),
@@ -248,7 +248,7 @@ mod tests {
         ("hcloud/instancesv2.InstanceMetadata: unable to authenticate (unauthorized, 1)", Reason::CredentialsRefused),
         (
             "Provider ID does not have one of the the expected prefixes (hcloud://, hrobot://, hcloud://bm-): k3s://a",
-            Reason::ForeignProviderID,
+            Reason::OtherCloudProviderID,
         ),
         // Azure.
         (
@@ -277,7 +277,7 @@ mod tests {
              error by node name: failed to find object",
             Reason::InstanceNotFound,
         ),
-        ("ProviderID \"openstack://b/1\" didn't match supported region \"a\"", Reason::ForeignProviderID),
+        ("ProviderID \"openstack://b/1\" didn't match supported region \"a\"", Reason::OtherCloudProviderID),
         // DigitalOcean and Linode.
         (
             "GET https://api.digitalocean.com/v2/droplets: 401 (request \"1\") Unable to authenticate you",
@@ -285,23 +285,26 @@ mod tests {
         ),
         (
             "determining droplet ID from providerID: provider ID \"k3s://a\" is missing prefix \"digitalocean://\"",
-            Reason::ForeignProviderID,
+            Reason::OtherCloudProviderID,
         ),
         ("[401] Invalid Token", Reason::CredentialsRefused),
         ("[429] Too Many Requests", Reason::Throttled),
         ("instance not found", Reason::InstanceNotFound),
         // Smaller clouds: Vultr, Cherry Servers, Oxide, cloudscale.ch, OCI, STACKIT.
-        ("provider scheme from providerID \"k3s://a\" should be 'vultr://'", Reason::ForeignProviderID),
-        ("provider name from providerID should be cherryservers, was k3s", Reason::ForeignProviderID),
-        ("failed parsing provider id k3s://a: provider id does not have 'oxide://' prefix", Reason::ForeignProviderID),
+        ("provider scheme from providerID \"k3s://a\" should be 'vultr://'", Reason::OtherCloudProviderID),
+        ("provider name from providerID should be cherryservers, was k3s", Reason::OtherCloudProviderID),
+        (
+            "failed parsing provider id k3s://a: provider id does not have 'oxide://' prefix",
+            Reason::OtherCloudProviderID,
+        ),
         (
             "unable to find node a: k3s://a is not a valid cloudscale provider id: not a cloudscale providerID: k3s://a",
-            Reason::ForeignProviderID,
+            Reason::OtherCloudProviderID,
         ),
-        ("MapProviderIDToResourceOCID: provider ID 'k3s://a' is not valid for oci", Reason::ForeignProviderID),
+        ("MapProviderIDToResourceOCID: provider ID 'k3s://a' is not valid for oci", Reason::OtherCloudProviderID),
         (
             "failed to get instance: failed to get instance ID from Provider ID: unknown ProviderName",
-            Reason::ForeignProviderID,
+            Reason::OtherCloudProviderID,
         ),
         // The network.
         (

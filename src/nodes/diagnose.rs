@@ -1,8 +1,8 @@
 //! Finds out why nodes wait, or are about to be deleted (pure).
 //!
-//! The part that is the same for all nodes of a cloud-controller-manager is judged once. For each node the questions
+//! The part that is the same for all nodes of a cloud-controller-manager is diagnosed once. For each node the questions
 //! are ordered by their cost: its own fields, then the objects of its cloud-controller-manager, the lease, a comparison
-//! with other nodes, Events, rights, and at last the log.
+//! with other nodes, Events, permissions, and at last the log.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     nodes::{
-        diagnosis::{Diagnosis, Finding, Look, State},
+        diagnosis::{Diagnosis, Finding, Observation, State},
         evidence::{Evidence, Lease, NodeEvent, Pod},
         log::{Attempt, clean},
         node::{NO_CLOUD, Node},
@@ -19,14 +19,14 @@ use crate::{
     },
     provider::owns,
 };
-use judged::Judged;
+use diagnosed::DiagnosedCcm;
 
 mod attempts;
+mod ccm;
 mod deleted;
+mod diagnosed;
 mod events;
 mod fields;
-mod judged;
-mod manager;
 mod pods;
 
 /// How long something may take before it is wrong, in seconds: an attempt to initialize a node, or the start of a pod.
@@ -38,26 +38,26 @@ const START: i64 = 300;
 /// What was found about every node, and about those that were deleted. A healthy node has no finding; one that waits longer than
 /// an attempt takes has at least one.
 pub fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
-    let mut managers: Vec<Judged> = evidence.managers.iter().map(|manager| Judged::of(manager, evidence)).collect();
-    let owners: Vec<Owners> = evidence.nodes.iter().map(|node| Owners::of(node, &managers)).collect();
-    for (index, manager) in managers.iter_mut().enumerate() {
-        let owned = evidence.nodes.iter().zip(&owners).filter(|(_, owners)| owners.managers.contains(&index));
-        manager.compare(&owned.map(|(node, _)| node).collect::<Vec<_>>());
+    let mut ccms: Vec<DiagnosedCcm> = evidence.ccms.iter().map(|ccm| DiagnosedCcm::of(ccm, evidence)).collect();
+    let owners: Vec<Owners> = evidence.nodes.iter().map(|node| Owners::of(node, &ccms)).collect();
+    for (index, ccm) in ccms.iter_mut().enumerate() {
+        let owned = evidence.nodes.iter().zip(&owners).filter(|(_, owners)| owners.ccms.contains(&index));
+        ccm.compare(&owned.map(|(node, _)| node).collect::<Vec<_>>());
     }
     let mut events: HashMap<&str, Vec<&NodeEvent>> = HashMap::new();
     for event in evidence.events.iter().flatten() {
         events.entry(&event.node).or_default().push(event);
     }
     let cluster =
-        Cluster { evidence, managers, events, has_pod_cidrs: evidence.nodes.iter().any(|node| node.has_pod_cidr) };
+        Cluster { evidence, ccms, events, has_pod_cidrs: evidence.nodes.iter().any(|node| node.has_pod_cidr) };
     let present = evidence.nodes.iter().zip(&owners).map(|(node, owners)| cluster.diagnosis(node, owners));
     present.chain(cluster.deleted()).collect()
 }
 
-/// Everything that a node is judged by.
+/// Everything that a node is diagnosed by.
 struct Cluster<'a> {
     evidence: &'a Evidence,
-    managers: Vec<Judged<'a>>,
+    ccms: Vec<DiagnosedCcm<'a>>,
     events: HashMap<&'a str, Vec<&'a NodeEvent>>,
     /// Whether somebody allocates subnets for pods in this cluster.
     has_pod_cidrs: bool,
@@ -66,30 +66,30 @@ struct Cluster<'a> {
 /// Whose node it is.
 struct Owners {
     /// The cloud-controller-managers by their indexes: without a providerID it may be the node of each one.
-    managers: Vec<usize>,
+    ccms: Vec<usize>,
     /// Whether its providerID is of none of their clouds.
-    is_foreign: bool,
+    is_of_other_cloud: bool,
 }
 
 impl Owners {
-    fn of(node: &Node, managers: &[Judged]) -> Self {
-        let all = |fits: &dyn Fn(&Judged) -> bool| -> Vec<usize> {
-            managers.iter().enumerate().filter(|(_, manager)| fits(manager)).map(|(index, _)| index).collect()
+    fn of(node: &Node, ccms: &[DiagnosedCcm]) -> Self {
+        let all = |fits: &dyn Fn(&DiagnosedCcm) -> bool| -> Vec<usize> {
+            ccms.iter().enumerate().filter(|(_, ccm)| fits(ccm)).map(|(index, _)| index).collect()
         };
         // It is of no cloud.
         if !node.may_wait() && node.provider_id.is_empty() {
-            return Self { managers: Vec::new(), is_foreign: false };
+            return Self { ccms: Vec::new(), is_of_other_cloud: false };
         }
         if node.provider_id.is_empty() {
-            let initializing = all(&|manager| manager.initializes);
-            let managers = if initializing.is_empty() { all(&|_| true) } else { initializing };
-            return Self { managers, is_foreign: false };
+            let initializing = all(&|ccm| ccm.initializes);
+            let ccms = if initializing.is_empty() { all(&|_| true) } else { initializing };
+            return Self { ccms, is_of_other_cloud: false };
         }
-        let named = all(&|manager| owns(&manager.subject().provider_ids, &node.provider_id));
+        let named = all(&|ccm| owns(&ccm.identity().provider_ids, &node.provider_id));
         // A provider that does not say how its providerIDs begin takes those that are nobody's.
         let is_claimed = !named.is_empty() || fields::is_trap(&node.provider_id);
-        let owners = if is_claimed { named } else { all(&|manager| manager.subject().provider_ids.is_empty()) };
-        Self { is_foreign: owners.is_empty() && !managers.is_empty(), managers: owners }
+        let owners = if is_claimed { named } else { all(&|ccm| ccm.identity().provider_ids.is_empty()) };
+        Self { is_of_other_cloud: owners.is_empty() && !ccms.is_empty(), ccms: owners }
     }
 }
 
@@ -97,7 +97,7 @@ impl Owners {
 #[derive(Default)]
 struct Answer {
     findings: Vec<Finding>,
-    looks: Vec<Look>,
+    observations: Vec<Observation>,
 }
 
 impl Answer {
@@ -111,35 +111,35 @@ impl Answer {
         self.findings.iter().any(|finding| finding.reason == reason)
     }
 
-    fn look(&mut self, what: impl Into<String>, showed: impl Into<String>) {
-        self.looks.push(Look { what: what.into(), showed: showed.into(), was_seen: true });
+    fn observe(&mut self, what: impl Into<String>, showed: impl Into<String>) {
+        self.observations.push(Observation { what: what.into(), showed: showed.into(), was_seen: true });
     }
 
     /// The findings in the order of fixing.
-    fn sorted(mut self) -> (Vec<Finding>, Vec<Look>) {
+    fn sorted(mut self) -> (Vec<Finding>, Vec<Observation>) {
         self.findings.sort_by_key(|finding| finding.reason.rank());
-        (self.findings, self.looks)
+        (self.findings, self.observations)
     }
 }
 
 impl Cluster<'_> {
     fn diagnosis(&self, node: &Node, owners: &Owners) -> Diagnosis {
         let waits = node.is_uninitialized() && !node.is_terminating;
-        let managers: Vec<&Judged> = owners.managers.iter().filter_map(|index| self.managers.get(*index)).collect();
+        let ccms: Vec<&DiagnosedCcm> = owners.ccms.iter().filter_map(|index| self.ccms.get(*index)).collect();
         let state = match () {
             () if node.is_terminating => State::Deleted,
             () if waits => State::Uninitialized,
-            () if node.has_no_cloud && managers.is_empty() => State::NoCloud,
-            () if managers.is_empty() || node.provider_id.is_empty() => State::NotManaged,
+            () if node.has_no_cloud && ccms.is_empty() => State::NoCloud,
+            () if ccms.is_empty() || node.provider_id.is_empty() => State::NotManaged,
             () => State::Initialized,
         };
         let mut answer = Answer::default();
         if state == State::NoCloud {
-            answer.look("the Node", format!("it has the annotation {NO_CLOUD}"));
+            answer.observe("the Node", format!("it has the annotation {NO_CLOUD}"));
         } else {
-            self.ask(node, (owners, &managers), &mut answer);
+            self.ask(node, (owners, &ccms), &mut answer);
         }
-        let (mut findings, looked_at) = answer.sorted();
+        let (mut findings, observations) = answer.sorted();
         for finding in &mut findings {
             let of_server = finding.reason.fix_of_server().filter(|_| node.is_server());
             let on_openshift = finding.reason.fix_on_openshift().filter(|_| self.evidence.is_openshift());
@@ -147,7 +147,7 @@ impl Cluster<'_> {
                 fix.clone_into(&mut finding.fix);
             }
         }
-        let providers: BTreeSet<&str> = managers.iter().map(|manager| manager.subject().provider.as_str()).collect();
+        let providers: BTreeSet<&str> = ccms.iter().map(|ccm| ccm.identity().provider.as_str()).collect();
         Diagnosis {
             node: node.name.clone(),
             uid: node.uid.clone(),
@@ -156,62 +156,62 @@ impl Cluster<'_> {
             provider_id: node.provider_id.clone(),
             since: matches!(state, State::Uninitialized | State::NotManaged).then(|| node.created.clone()),
             findings,
-            looked_at,
+            observations,
         }
     }
 
     /// The questions, in their order.
-    fn ask(&self, node: &Node, (owners, managers): (&Owners, &[&Judged]), answer: &mut Answer) {
+    fn ask(&self, node: &Node, (owners, ccms): (&Owners, &[&DiagnosedCcm]), answer: &mut Answer) {
         let waits = node.is_uninitialized() && !node.is_terminating;
         fields::ask(self, node, owners, answer);
-        if waits && !owners.is_foreign {
-            self.ask_managers(node, managers, answer);
+        if waits && !owners.is_of_other_cloud {
+            self.ask_ccms(node, ccms, answer);
         }
         events::ask(self, node, answer);
-        for manager in managers {
-            attempts::ask(manager, node, answer);
+        for ccm in ccms {
+            attempts::ask(ccm, node, answer);
         }
         if waits {
-            self.conclude(node, managers, answer);
+            self.conclude(node, ccms, answer);
         }
     }
 
     /// What keeps a cloud-controller-manager from initializing any node.
-    fn ask_managers(&self, node: &Node, managers: &[&Judged], answer: &mut Answer) {
-        if managers.is_empty() && !self.evidence.may_have_more_managers {
-            self.ask_strangers(node, answer);
+    fn ask_ccms(&self, node: &Node, ccms: &[&DiagnosedCcm], answer: &mut Answer) {
+        if ccms.is_empty() && !self.evidence.may_have_more_ccms {
+            self.ask_unknown(node, answer);
         }
-        for manager in managers {
-            answer.looks.extend(manager.looks.iter().cloned());
-            if manager.manager.node_manager.is_some() {
+        for ccm in ccms {
+            answer.observations.extend(ccm.observations.iter().cloned());
+            if ccm.ccm.node_manager.is_some() {
                 // It initializes its own node, and the cloud-controller-manager has no part in that.
-                if let Some(finding) = pods::of_node_manager(manager, node, self.evidence) {
+                if let Some(finding) = pods::of_node_manager(ccm, node, self.evidence) {
                     answer.find(finding);
                 }
             } else {
-                manager.findings.iter().cloned().for_each(|finding| answer.find(finding));
+                ccm.findings.iter().cloned().for_each(|finding| answer.find(finding));
             }
         }
     }
 
     /// Whether somebody else has installed a cloud-controller-manager, of which there may be nothing but a lease: that of k3s is
     /// part of its server, and that of a hosted control plane is elsewhere.
-    fn ask_strangers(&self, node: &Node, answer: &mut Answer) {
+    fn ask_unknown(&self, node: &Node, answer: &mut Answer) {
         let pods = || self.evidence.other_pods.iter().flatten();
         let names: Vec<String> = pods().map(Pod::key).collect();
         let showed =
             if names.is_empty() { "there is none".to_owned() } else { format!("others only: {}", names.join(", ")) };
-        answer.look("the cloud-controller-managers", showed.clone());
+        answer.observe("the cloud-controller-managers", showed.clone());
         let mut leases = self.evidence.leases.iter().flatten();
-        let held = leases.find(|lease| judged::is_held(lease, self.evidence));
-        let stranger = if let Some(Lease { namespace, name, holder, .. }) = held {
+        let held = leases.find(|lease| diagnosed::is_held(lease, self.evidence));
+        let other = if let Some(Lease { namespace, name, holder, .. }) = held {
             Some((format!("holder {holder}"), format!("lease {namespace}/{name}")))
         } else {
             pods()
                 .find(|pod| pod.is_ready && !pod.is_terminating)
                 .map(|pod| (showed.clone(), format!("pod {}", pod.key())))
         };
-        match stranger {
+        match other {
             Some(_) if self.is_young(&node.created) => {}
             Some((shown, what)) => {
                 let cause = format!("{what} is of a cloud-controller-manager that this operator has not installed");
@@ -233,40 +233,40 @@ impl Cluster<'_> {
     }
 
     /// A node waits for a reason, even if that is not known.
-    fn conclude(&self, node: &Node, managers: &[&Judged], answer: &mut Answer) {
-        let unseen = self.evidence.unseen.iter().map(|unseen| Look {
+    fn conclude(&self, node: &Node, ccms: &[&DiagnosedCcm], answer: &mut Answer) {
+        let unseen = self.evidence.unseen.iter().map(|unseen| Observation {
             what: unseen.what.clone(),
             showed: format!("could not be looked at: {}; {}", clean(&unseen.why), unseen.command),
             was_seen: false,
         });
-        answer.looks.extend(unseen);
+        answer.observations.extend(unseen);
         if !answer.findings.iter().all(|finding| finding.reason.rank() > Reason::CauseUnknown.rank()) {
             return;
         }
-        let has_begun = |manager: &&Judged| manager.log.attempts.get(&node.name) == Some(&Attempt::Started);
-        let pods = || managers.iter().flat_map(|manager| current(manager.manager.pods.as_deref().unwrap_or_default()));
+        let has_begun = |ccm: &&DiagnosedCcm| ccm.log.attempts.get(&node.name) == Some(&Attempt::Started);
+        let pods = || ccms.iter().flat_map(|ccm| current(ccm.ccm.pods.as_deref().unwrap_or_default()));
         let has_pods = pods().next().is_some();
         let are_young = if has_pods {
             pods().all(|pod| self.is_young(&pod.created))
         } else {
-            managers.iter().any(|manager| self.is_young(&manager.manager.installed))
+            ccms.iter().any(|ccm| self.is_young(&ccm.ccm.installed))
         };
         if self.is_young(&node.created) || are_young {
-            answer.look("the time", format!("the node or the pods were created less than {GRACE} s ago"));
+            answer.observe("the time", format!("the node or the pods were created less than {GRACE} s ago"));
             return;
         }
         let age = |pod: &Pod| seconds_since(&pod.created, self.evidence.now);
         if has_pods && pods().all(|pod| pod.phase == "Pending" && age(pod).is_some_and(|age| age < START)) {
-            answer.look("the time", format!("the pods were created less than {START} s ago, and are being started"));
+            answer.observe("the time", format!("the pods were created less than {START} s ago, and are being started"));
             return;
         }
-        let cause = if managers.is_empty() {
+        let cause = if ccms.is_empty() {
             "which cloud-controller-managers there are cannot be looked at".to_owned()
-        } else if let Some(manager) = managers.iter().copied().find(has_begun) {
-            format!("an attempt of {} has begun, and its cloud has not answered yet", manager.name)
-        } else if managers.iter().any(|manager| manager.manager.node_manager.is_some()) {
+        } else if let Some(ccm) = ccms.iter().copied().find(has_begun) {
+            format!("an attempt of {} has begun, and its cloud has not answered yet", ccm.name)
+        } else if ccms.iter().any(|ccm| ccm.ccm.node_manager.is_some()) {
             format!("the cause stands in the log of the node manager on {}", node.name)
-        } else if managers.iter().any(|manager| manager.manager.log.is_some()) {
+        } else if ccms.iter().any(|ccm| ccm.ccm.log.is_some()) {
             "the log of its cloud-controller-manager has no recent attempt for this node".to_owned()
         } else {
             "the cause stands in the log of its cloud-controller-manager only".to_owned()

@@ -24,7 +24,7 @@ pub struct Diagnosis {
     /// What is wrong with it, the one that has to be cured first before the others.
     pub findings: Vec<Finding>,
     /// Everything that was looked at, in the order of asking.
-    pub looked_at: Vec<Look>,
+    pub observations: Vec<Observation>,
 }
 
 /// What a node is to the cloud-controller-managers.
@@ -65,7 +65,7 @@ fn id<S: serde::Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::
 /// Something that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Look {
+pub struct Observation {
     /// What, such as `the lease kube-system/cloud-controller-manager`.
     pub what: String,
     /// What it showed; for what could not be looked at, why, and the command that would show it.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     api::status::Deleted,
-    facts::manager::Controller,
-    nodes::{node::Node, subject::Subject},
+    facts::ccm::Controller,
+    nodes::{identity::CcmIdentity, node::Node},
 };
 
 /// What was found in a cluster.
@@ -22,9 +22,9 @@ pub struct Evidence {
     /// Every node.
     pub nodes: Vec<Node>,
     /// The cloud-controller-managers that the operator has, or should have, installed.
-    pub managers: Vec<Manager>,
+    pub ccms: Vec<Ccm>,
     /// Whether there may be others, which could not be looked for.
-    pub may_have_more_managers: bool,
+    pub may_have_more_ccms: bool,
     /// Pods of other cloud-controller-managers, by their images and names; `None` if they may not be listed.
     pub other_pods: Option<Vec<Pod>>,
     /// Every lease whose name contains `cloud-controller-manager`; `None` if leases may not be listed.
@@ -40,7 +40,7 @@ pub struct Evidence {
 impl Evidence {
     /// Whether the cluster is OpenShift. There a cloud-controller-manager is of no `CloudControllerManager`.
     pub fn is_openshift(&self) -> bool {
-        self.has_infrastructure || self.managers.iter().any(|manager| manager.subject.name.is_empty())
+        self.has_infrastructure || self.ccms.iter().any(|ccm| ccm.identity.name.is_empty())
     }
 }
 
@@ -60,9 +60,9 @@ pub type Seen<T> = Result<T, Unseen>;
 
 /// A cloud-controller-manager.
 #[derive(Clone, Debug, Default)]
-pub struct Manager {
+pub struct Ccm {
     /// Where it was looked for.
-    pub subject: Subject,
+    pub identity: CcmIdentity,
     /// Whether its Deployment or DaemonSet exists; `None` if that could not be asked.
     pub is_installed: Option<bool>,
     /// When that was created, RFC 3339; empty if that is not known.
@@ -73,8 +73,8 @@ pub struct Manager {
     pub node_manager: Option<Vec<Pod>>,
     /// Events about its workload and its pods that tell why pods cannot be created or started, such as `FailedCreatePodSandBox`.
     pub pod_events: Vec<String>,
-    /// Rights that it needs and does not have, such as `update nodes`; `None` if that may not be asked.
-    pub missing_rights: Option<Vec<String>>,
+    /// Permissions that it needs and does not have, such as `update nodes`; `None` if that may not be asked.
+    pub missing_permissions: Option<Vec<String>>,
     /// The last lines of the log of the pod that leads, or of the only one, oldest first; `None` if they may not be read.
     pub log: Option<Vec<String>>,
 }
@@ -138,8 +138,8 @@ pub struct Lease {
 
 impl Lease {
     /// Whether it is that of a cloud-controller-manager.
-    pub fn is_of(&self, subject: &Subject) -> bool {
-        (&self.namespace, &self.name) == (&subject.namespace, &subject.lease_name)
+    pub fn is_of(&self, identity: &CcmIdentity) -> bool {
+        (&self.namespace, &self.name) == (&identity.namespace, &identity.lease_name)
     }
 
     /// Whether somebody holds it and still renews it, by clocks that differ by at most so many seconds.

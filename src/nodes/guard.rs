@@ -1,7 +1,7 @@
 //! The nodes that a cloud-controller-manager may delete (pure).
 //!
 //! A cloud-controller-manager with the wrong account, region or credentials treats every machine as gone, and deletes
-//! each node that is not ready within seconds. So it gets the right to delete a node only if the node has not been
+//! each node that is not ready within seconds. So it gets the permission to delete a node only if the node has not been
 //! ready for long, the cloud-controller-manager has recently tried to delete it, and nothing shows another cause.
 //! Events are hints that anybody may write: each rule has to hold by itself, and no Event alone confirms a node.
 
@@ -173,7 +173,7 @@ pub fn decide(situation: &Situation) -> Decision {
         if is_asked_for(node) {
             decision.asked_for.push(node.name.clone());
         }
-        let judged = situation.fixed_rules(node).and_then(|entry| {
+        let decided = situation.fixed_rules(node).and_then(|entry| {
             if let Some(why) = situation.obstacle {
                 return Err(Why::Obstacle(why.to_owned()));
             }
@@ -187,7 +187,7 @@ pub fn decide(situation: &Situation) -> Decision {
             room = room.checked_sub(entry.to_string().len() + 4).ok_or(Why::ListFull)?;
             Ok(entry)
         });
-        match judged {
+        match decided {
             Ok(entry) => decision.confirmed.push(entry),
             Err(why) => {
                 if let Why::Young(_, until) | Why::Unsettled(until) = &why {
@@ -237,7 +237,7 @@ impl Situation<'_> {
         fixed_rules(self.nodes, (self.provider_ids, &self.settings.selector), node)
     }
 
-    /// Whether an Event reports that this cloud-controller-manager was refused a deletion. The refusal of a missing right names
+    /// Whether an Event reports that this cloud-controller-manager was refused a deletion. The refusal of a missing permission names
     /// the user, that of a policy the policy.
     fn is_refusal(&self, event: &NodeEvent) -> bool {
         let names_it = event.message.contains(&format!("User \"{}\"", self.user))
@@ -294,7 +294,7 @@ pub fn fixed_rules(
     let is_other = |other: &Node| other.uid != node.uid && other.is_control_plane && other.is_ready();
     // Only here: for each node of a cluster of thousands the list would be copied in each decision.
     if !owns(provider_ids, &node.provider_id) {
-        return Err(Why::ForeignProviderID(named(provider_ids)));
+        return Err(Why::OtherCloudProviderID(named(provider_ids)));
     }
     let rules = [
         (is_selected(selector, node), Why::NotSelected),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    api::placement::Distribution, facts::distribution, object::condition, provider::upstream::CONTROL_PLANE_LABEL,
+    api::placement::Distribution, facts::distribution, object::condition, provider::kubernetes::CONTROL_PLANE_LABEL,
     text::output,
 };
 

@@ -5,15 +5,15 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    facts::{OPERATOR_LEASE, manager::Controller},
+    facts::{OPERATOR_LEASE, ccm::Controller},
     nodes::evidence::{Lease, NodeEvent, Pod},
     object::{condition, container_statuses},
-    provider::{CCM, upstream::Descriptor},
+    provider::{CCM, kubernetes::Descriptor},
     text::{mask, output::printable},
 };
 
 /// Parts of the names of images, and of pods, that are cloud-controller-managers.
-const MANAGERS: [&str; 3] = ["cloud-controller-manager", "cloud-provider", "cloudstack-kubernetes-provider"];
+const CCMS: [&str; 3] = ["cloud-controller-manager", "cloud-provider", "cloudstack-kubernetes-provider"];
 
 /// Parts of the names of others that contain one of those, or that run from the same image.
 const OTHERS: [&str; 6] = [
@@ -36,14 +36,14 @@ const DEFAULT_LEASE: &str = "cloud-controller-manager";
 const LONGEST: usize = 8 << 10;
 
 /// A text of others on one line, without secrets and without what steers a terminal.
-pub fn words(text: &str) -> String {
+pub fn sanitized(text: &str) -> String {
     let end = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     printable(&mask::message(&text[..end])).replace('\t', " ")
 }
 
-/// The lines of a log, each as [`words`].
+/// The lines of a log, each as [`sanitized`].
 pub fn lines(log: &str) -> Vec<String> {
-    log.lines().map(words).filter(|line| !line.trim().is_empty()).collect()
+    log.lines().map(sanitized).filter(|line| !line.trim().is_empty()).collect()
 }
 
 /// Whether a pod holds a lease. The holder is `<host name>_<uuid>`; a pod on the network of the host has the host name of its
@@ -64,7 +64,7 @@ pub fn current(pods: &[Pod]) -> Vec<&Pod> {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().map(words).unwrap_or_default()
+    value.as_str().map(sanitized).unwrap_or_default()
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -76,9 +76,9 @@ fn time(value: &Value) -> Option<Timestamp> {
 }
 
 /// Whether a live pod runs a cloud-controller-manager, whoever made it.
-pub fn is_manager(live: &Value) -> bool {
-    let is_named = live["metadata"]["name"].as_str().is_some_and(is_managers) && !is_other_pod(live);
-    is_named || runs_image(live, is_managers)
+pub fn is_ccm(live: &Value) -> bool {
+    let is_named = live["metadata"]["name"].as_str().is_some_and(is_ccms) && !is_other_pod(live);
+    is_named || runs_image(live, is_ccms)
 }
 
 /// What a pod runs for a cloud, whoever made it.
@@ -103,7 +103,7 @@ impl Program {
         if runs(|one, image| one.node_manager.is_some() && one.container_of(image).is_some()) {
             return Some(Self { is_node_manager: true, is_certain: true });
         }
-        is_manager(live).then(|| Self::named(container(&live["spec"])))
+        is_ccm(live).then(|| Self::named(container(&live["spec"])))
     }
 
     /// A cloud-controller-manager of which only the name is known, with this container.
@@ -139,18 +139,17 @@ fn is_other(name: &str) -> bool {
     OTHERS.iter().any(|part| name.contains(part))
 }
 
-fn is_managers(name: &str) -> bool {
+fn is_ccms(name: &str) -> bool {
     // Not the registry or the project of an image.
     let last = name.rsplit('/').next().unwrap_or_default();
-    MANAGERS.iter().any(|part| last.contains(part)) && !is_other(name)
+    CCMS.iter().any(|part| last.contains(part)) && !is_other(name)
 }
 
 /// The container of the cloud-controller-manager.
 pub fn container(spec: &Value) -> &Value {
     let containers = list(&spec["containers"]);
     let named = containers.iter().find(|container| container["name"] == CCM);
-    let is_it =
-        |container: &&Value| container["image"].as_str().is_some_and(is_managers) && !is_other_program(container);
+    let is_it = |container: &&Value| container["image"].as_str().is_some_and(is_ccms) && !is_other_program(container);
     let by_image = || containers.iter().find(is_it);
     named.or_else(by_image).or(containers.first()).unwrap_or(&Value::Null)
 }
@@ -188,7 +187,7 @@ fn give_up(log: &Value) -> Option<String> {
         is_fatal || ["panic: ", "Error: ", "error: "].iter().any(|word| line.starts_with(word))
     };
     let at = log.match_indices('\n').map(|(at, _)| at + 1).chain([0]).filter(|at| gives_up(&log[*at..])).max()?;
-    Some(words(&log[at..]))
+    Some(sanitized(&log[at..]))
 }
 
 impl Pod {
@@ -225,7 +224,7 @@ impl Pod {
             image: text(&ccm["image"]),
             controllers: flag(ccm, "controllers").map(|names| Controller::of_argument(Some(&names))),
             lease_name: flag(ccm, "leader-elect-resource-name")
-                .map_or_else(|| DEFAULT_LEASE.to_owned(), |name| words(&name)),
+                .map_or_else(|| DEFAULT_LEASE.to_owned(), |name| sanitized(&name)),
         }
     }
 }
@@ -244,7 +243,7 @@ impl Lease {
     }
 
     /// Whether it is one of a cloud-controller-manager, by its name.
-    pub fn is_managers(&self) -> bool {
+    pub fn is_ccms(&self) -> bool {
         self.name.contains(DEFAULT_LEASE) && self.name != OPERATOR_LEASE
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the evidence of a diagnosis from a cluster (IO), with the caller's rights. Writes nothing.
+//! Reads the evidence of a diagnosis from a cluster (IO), with the caller's permissions. Writes nothing.
 //!
 //! Everything that cannot be read is listed with the command that would show it, and the rest is read all the same.
 //! Only without nodes there is nothing to explain.
@@ -17,13 +17,13 @@ use crate::{
         request::{self, NO_DEADLINE},
     },
     error::chain,
-    facts::{DEFAULT_NAMESPACE, DOCUMENTS, Documents, Settings, cluster::Cluster, manager, version::Minor},
+    facts::{DEFAULT_NAMESPACE, DOCUMENTS, Documents, Settings, ccm, cluster::Cluster, version::Minor},
     nodes::{
-        evidence::{Evidence, Lease, Manager, NodeEvent, Pod, Seen, Unseen},
+        evidence::{Ccm, Evidence, Lease, NodeEvent, Pod, Seen, Unseen},
+        identity::{CcmIdentity, Need},
         log,
         node::Node,
         observed,
-        subject::{Need, Subject},
     },
     object::{EVENT, Kind, NODE, POD},
     process::lease::LEASE,
@@ -43,38 +43,38 @@ const PAGE: u32 = 500;
 /// while a node is not initialized or not ready.
 pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
     let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
-    let subjects = match subjects(client, catalog).await {
+    let identities = match identities(client, catalog).await {
         Ok(asked) => {
             (evidence.unseen, evidence.deleted) = (asked.unseen, asked.deleted);
             evidence.has_infrastructure = asked.has_infrastructure;
-            asked.subjects
+            asked.identities
         }
         Err(error) => {
             evidence.unseen.push(unseen("the CloudControllerManagers", &error, "kubectl get ccm".to_owned()));
             Vec::new()
         }
     };
-    evidence.may_have_more_managers = !evidence.unseen.is_empty();
-    let namespaces: BTreeSet<&str> = subjects.iter().map(|one| one.namespace.as_str()).chain([KUBE_SYSTEM]).collect();
+    evidence.may_have_more_ccms = !evidence.unseen.is_empty();
+    let namespaces: BTreeSet<&str> = identities.iter().map(|one| one.namespace.as_str()).chain([KUBE_SYSTEM]).collect();
     evidence.leases = noted(leases(client, &namespaces).await, &mut evidence.unseen);
     let is_thorough = node.is_some() || evidence.nodes.iter().any(|one| one.is_uninitialized() || !one.is_ready());
-    for subject in &subjects {
-        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(subject));
-        let (manager, unseen) = manager(client, subject, lease, is_thorough).await;
-        evidence.managers.push(manager);
+    for identity in &identities {
+        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(identity));
+        let (ccm, unseen) = ccm(client, identity, lease, is_thorough).await;
+        evidence.ccms.push(ccm);
         evidence.unseen.extend(unseen);
     }
     evidence.events = noted(events(client, node).await, &mut evidence.unseen);
-    let own = evidence.managers.iter().filter_map(|manager| manager.pods.as_ref()).flatten();
+    let own = evidence.ccms.iter().filter_map(|ccm| ccm.pods.as_ref()).flatten();
     let own: Vec<_> = own.map(|pod| (pod.namespace.clone(), pod.name.clone())).collect();
-    let others = noted(manager_pods(client, KUBE_SYSTEM).await, &mut evidence.unseen);
+    let others = noted(ccm_pods(client, KUBE_SYSTEM).await, &mut evidence.unseen);
     let is_own = |pod: &Pod| own.contains(&(pod.namespace.clone(), pod.name.clone()));
     evidence.other_pods = others.map(|others| others.into_iter().filter(|pod| !is_own(pod)).collect());
     Ok(evidence)
 }
 
 fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), command: String) -> Unseen {
-    Unseen { what: what.into(), why: observed::words(&chain(error)), command }
+    Unseen { what: what.into(), why: observed::sanitized(&chain(error)), command }
 }
 
 /// What was read, whatever keeps the rest from being read.
@@ -113,14 +113,14 @@ pub async fn leases(client: &Client, namespaces: &BTreeSet<&str>) -> Seen<Vec<Le
         let read = read::each(client, &LEASE, namespace, &ListParams::default().limit(PAGE), take).await;
         seen(read, format!("the leases in namespace {namespace}"), format!("kubectl get leases -n {namespace}"))?;
     }
-    leases.retain(Lease::is_managers);
+    leases.retain(Lease::is_ccms);
     Ok(leases)
 }
 
 /// The pods of a namespace that run a cloud-controller-manager, whoever made them.
-async fn manager_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
+async fn ccm_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
     let mut pods = Vec::new();
-    let take = |pod: Value| pods.extend(observed::is_manager(&pod).then(|| Pod::of(&pod)));
+    let take = |pod: Value| pods.extend(observed::is_ccm(&pod).then(|| Pod::of(&pod)));
     let read = read::each(client, &POD, namespace, &ListParams::default().limit(PAGE), take).await;
     let what = format!("pods of other cloud-controller-managers in namespace {namespace}");
     seen(read.map(|()| pods), what, format!("kubectl get pods -n {namespace}"))
@@ -130,7 +130,7 @@ async fn manager_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
 #[derive(Default)]
 struct Asked {
     /// Those that are asked for, or on OpenShift that of the platform.
-    subjects: Vec<Subject>,
+    identities: Vec<CcmIdentity>,
     /// What their statuses list as deleted, each with the name of the `CloudControllerManager`.
     deleted: Vec<(String, Deleted)>,
     /// Those that cannot be told.
@@ -140,15 +140,15 @@ struct Asked {
 }
 
 /// The cloud-controller-managers that the operator has, or should have, installed.
-async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
+async fn identities(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
     match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
-        Ok(managers) if !managers.is_empty() => {
+        Ok(ccms) if !ccms.is_empty() => {
             let mut asked = Asked::default();
-            for live in &managers {
-                let name = observed::words(live["metadata"]["name"].as_str().unwrap_or_default());
+            for live in &ccms {
+                let name = observed::sanitized(live["metadata"]["name"].as_str().unwrap_or_default());
                 asked.deleted.extend(deleted(live).map(|one| (name.clone(), one)));
                 match asked_for(live, catalog) {
-                    Ok(subject) => asked.subjects.push(subject),
+                    Ok(identity) => asked.identities.push(identity),
                     Err(why) => {
                         let command = format!("kubectl get ccm {name} -o yaml");
                         asked.unseen.push(Unseen { what: format!("the CloudControllerManager {name}"), why, command });
@@ -158,10 +158,10 @@ async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
             Ok(asked)
         }
         Err(Error::Read { source, .. }) if source.is_absent() => on_openshift(client, catalog).await,
-        // On OpenShift the kind need not be there; who has no right to list it is denied it all the same.
+        // On OpenShift the kind need not be there; who has no permission to list it is denied it all the same.
         Ok(_) => Ok(on_openshift(client, catalog).await.unwrap_or_default()),
         Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
-            Ok(asked) if !asked.subjects.is_empty() => Ok(asked),
+            Ok(asked) if !asked.identities.is_empty() => Ok(asked),
             _ => Err(error),
         },
         Err(error) => Err(error),
@@ -173,19 +173,19 @@ fn deleted(live: &Value) -> impl Iterator<Item = Deleted> {
     let all: Vec<Deleted> =
         serde_json::from_value(live["status"]["nodeDeletion"]["deleted"].clone()).unwrap_or_default();
     all.into_iter().map(|Deleted { node, uid, at }| Deleted {
-        node: observed::words(&node),
-        uid: observed::words(&uid),
-        at: observed::words(&at),
+        node: observed::sanitized(&node),
+        uid: observed::sanitized(&uid),
+        at: observed::sanitized(&at),
     })
 }
 
 /// That of a live `CloudControllerManager`, or why it cannot be told.
-fn asked_for(live: &Value, catalog: &Catalog) -> Result<Subject, String> {
+fn asked_for(live: &Value, catalog: &Catalog) -> Result<CcmIdentity, String> {
     // Nothing that depends on the cluster is asked of it.
     let cluster = Cluster { minor: Minor(0), distribution: Distribution::Other, control_plane_nodes: 0 };
-    let manager = manager::Manager::of_live(live, cluster).map_err(|error| observed::words(&error.to_string()))?;
-    let provider = catalog.upstream_of(&manager.spec.provider).map_err(|why| observed::words(&why))?;
-    Subject::upstream(provider, &manager).ok_or_else(|| "its provider has no workload".to_owned())
+    let ccm = ccm::Ccm::of_live(live, cluster).map_err(|error| observed::sanitized(&error.to_string()))?;
+    let provider = catalog.kubernetes_of(&ccm.spec.provider).map_err(|why| observed::sanitized(&why))?;
+    CcmIdentity::kubernetes(provider, &ccm).ok_or_else(|| "its provider has no workload".to_owned())
 }
 
 /// The cloud-controller-manager of an OpenShift cluster; none on other clusters.
@@ -202,54 +202,54 @@ async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Asked, Error
         documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
         let facts = documents.facts(&Settings::default());
         let provider = catalog.provider(&facts);
-        let subject = provider.and_then(|provider| Subject::openshift(provider, &live, DEFAULT_NAMESPACE));
-        return Ok(Asked { subjects: subject.into_iter().collect(), has_infrastructure: true, ..Asked::default() });
+        let identity = provider.and_then(|provider| CcmIdentity::openshift(provider, &live, DEFAULT_NAMESPACE));
+        return Ok(Asked { identities: identity.into_iter().collect(), has_infrastructure: true, ..Asked::default() });
     }
     Ok(Asked::default())
 }
 
-/// What is to be seen of a cloud-controller-manager; with `is_thorough` its rights and the log of the pod that holds its lease,
+/// What is to be seen of a cloud-controller-manager; with `is_thorough` its permissions and the log of the pod that holds its lease,
 /// too.
-pub async fn manager(
+pub async fn ccm(
     client: &Client,
-    subject: &Subject,
+    identity: &CcmIdentity,
     lease: Option<&Lease>,
     is_thorough: bool,
-) -> (Manager, Vec<Unseen>) {
-    let namespace = subject.namespace.as_str();
+) -> (Ccm, Vec<Unseen>) {
+    let namespace = identity.namespace.as_str();
     let mut unseen = Vec::new();
-    let kind = Kind::named(&subject.kind);
+    let kind = Kind::named(&identity.kind);
     let installed = match kind {
-        Some(kind) => noted(installed(client, kind, subject).await, &mut unseen),
+        Some(kind) => noted(installed(client, kind, identity).await, &mut unseen),
         None => None,
     };
-    let mut manager = Manager {
-        subject: subject.clone(),
+    let mut ccm = Ccm {
+        identity: identity.clone(),
         is_installed: installed.as_ref().map(Option::is_some),
         installed: installed.flatten().unwrap_or_default(),
-        ..Manager::default()
+        ..Ccm::default()
     };
-    manager.pods = noted(pods(client, namespace, &subject.selector, "its pods").await, &mut unseen);
-    if let Some(selector) = &subject.node_manager {
+    ccm.pods = noted(pods(client, namespace, &identity.selector, "its pods").await, &mut unseen);
+    if let Some(selector) = &identity.node_manager {
         let pods = pods(client, namespace, selector, "the pods of its node manager").await;
         // Without them, none is known to be wrong.
-        manager.node_manager = noted(pods, &mut unseen);
+        ccm.node_manager = noted(pods, &mut unseen);
     }
     let is_well = |pods: &Vec<Pod>| !pods.is_empty() && pods.iter().all(|pod| pod.is_ready);
-    if !manager.pods.as_ref().is_some_and(is_well) {
-        manager.pod_events = noted(pod_events(client, subject).await, &mut unseen).unwrap_or_default();
+    if !ccm.pods.as_ref().is_some_and(is_well) {
+        ccm.pod_events = noted(pod_events(client, identity).await, &mut unseen).unwrap_or_default();
     }
     if is_thorough {
-        manager.missing_rights = noted(missing_rights(client, subject).await, &mut unseen);
-        let log = log::read::log(client, subject, manager.pods.as_deref(), lease).await;
-        manager.log = noted(log, &mut unseen).flatten();
+        ccm.missing_permissions = noted(missing_permissions(client, identity).await, &mut unseen);
+        let log = log::read::log(client, identity, ccm.pods.as_deref(), lease).await;
+        ccm.log = noted(log, &mut unseen).flatten();
     }
-    (manager, unseen)
+    (ccm, unseen)
 }
 
 /// When its workload was created, if it exists.
-async fn installed(client: &Client, kind: &Kind, subject: &Subject) -> Seen<Option<String>> {
-    let Subject { workload, namespace, .. } = subject;
+async fn installed(client: &Client, kind: &Kind, identity: &CcmIdentity) -> Seen<Option<String>> {
+    let CcmIdentity { workload, namespace, .. } = identity;
     let created = |live: Value| live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
     let read = read::get(client, kind, namespace, workload).await.map(|live| live.map(created));
     seen(
@@ -268,8 +268,8 @@ async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> S
 }
 
 /// What the controllers of workloads and the kubelets complain about.
-async fn pod_events(client: &Client, subject: &Subject) -> Seen<Vec<String>> {
-    let Subject { namespace, workload, .. } = subject;
+async fn pod_events(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>> {
+    let CcmIdentity { namespace, workload, .. } = identity;
     let mut events = Vec::new();
     // The names of its ReplicaSets and pods begin with its own.
     let take = |event: Value| {
@@ -285,13 +285,13 @@ async fn pod_events(client: &Client, subject: &Subject) -> Seen<Vec<String>> {
     Ok(events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect())
 }
 
-/// The rights that it needs and does not have.
-async fn missing_rights(client: &Client, subject: &Subject) -> Seen<Vec<String>> {
-    let user = subject.user();
+/// The permissions that it needs and does not have.
+async fn missing_permissions(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>> {
+    let user = identity.user();
     let may = |need: &Need| access::may(client, Some(&user), need.attributes(), NO_DEADLINE);
-    let reviews = futures::future::join_all(subject.needs.iter().map(may)).await;
+    let reviews = futures::future::join_all(identity.needs.iter().map(may)).await;
     let mut missing = Vec::new();
-    for (need, may) in subject.needs.iter().zip(reviews) {
+    for (need, may) in identity.needs.iter().zip(reviews) {
         match may {
             Ok(true) => {}
             Ok(false) => missing.push(need.words()),
@@ -300,7 +300,7 @@ async fn missing_rights(client: &Client, subject: &Subject) -> Seen<Vec<String>>
                     if need.namespace.is_empty() { String::new() } else { format!(" -n {}", need.namespace) };
                 let resource = need.resource.replacen('/', " --subresource=", 1);
                 let command = format!("kubectl auth can-i {} {resource}{namespace} --as={user}", need.verb);
-                return Err(unseen(format!("the rights of {user}"), &cause, command));
+                return Err(unseen(format!("the permissions of {user}"), &cause, command));
             }
         }
     }

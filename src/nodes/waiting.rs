@@ -74,7 +74,7 @@ mod tests {
             provider_id: String::new(),
             since: Some(since.into()),
             findings: reasons.iter().map(finding).collect(),
-            looked_at: Vec::new(),
+            observations: Vec::new(),
         }
     }
 

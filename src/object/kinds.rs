@@ -102,7 +102,7 @@ pub const POD: Kind = Kind {
     ..kind("", "v1", "Pod", "pods", true, 4)
 };
 
-/// Every kind that a provider may contain. Policies come before the objects that they guard and before the rights that they
+/// Every kind that a provider may contain. Policies come before the objects that they guard and before the permissions that they
 /// restrict, service accounts and roles before the pods that use them, a disruption budget after the pods that it counts.
 pub static KINDS: &[Kind] = &[
     POLICY,
@@ -141,7 +141,7 @@ impl Kind {
         KINDS.iter().find(|known| known.kind == name)
     }
 
-    /// Whether it is an account or a right, without which pods fail.
+    /// Whether it is an account or a permission, without which pods fail.
     pub fn is_identity(&self) -> bool {
         self.group == RBAC || self.kind == SERVICE_ACCOUNT.kind
     }

@@ -15,12 +15,12 @@ pub use crate::object::{CONFIG_MAP, SECRET};
 pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
 
 /// The same on clusters other than OpenShift.
-pub const UPSTREAM_ANNOTATION: &str = "ccm-operator.dev/config-hash";
+pub const KUBERNETES_ANNOTATION: &str = "ccm-operator.dev/config-hash";
 
 /// The hash of what the pods of a workload refer to; null if it has none.
 pub fn hash_of(workload: &Value) -> &Value {
     let annotations = &workload["spec"]["template"]["metadata"]["annotations"];
-    [ANNOTATION, UPSTREAM_ANNOTATION]
+    [ANNOTATION, KUBERNETES_ANNOTATION]
         .map(|name| &annotations[name])
         .into_iter()
         .find(|hash| !hash.is_null())

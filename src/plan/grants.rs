@@ -1,6 +1,6 @@
-//! The rights that the operator needs for providers (pure).
+//! The permissions that the operator needs for providers (pure).
 //!
-//! The API server lets it grant only rights that it holds. So its rights are computed from the rights of the
+//! The API server lets it grant only permissions that it holds. So its permissions are computed from the permissions of the
 //! cloud-controller-managers, in the descriptors and manifests of their providers. An installation has them for the
 //! chosen providers. For other providers an administrator grants them with `provider rbac`.
 
@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{rights, upstream::guard};
+use super::{kubernetes::guard, needs};
 use crate::{
-    facts::manager::{LEASE, named},
+    facts::ccm::{LEASE, named},
     object::{
-        KINDS, Kind, Object, STAND_IN,
+        KINDS, Kind, Object, TEMPORARY,
         permissions::{self, Permission},
     },
-    provider::upstream::{NAMESPACE, Upstream},
+    provider::kubernetes::{Kubernetes, NAMESPACE},
     text::yaml,
 };
 
@@ -26,9 +26,9 @@ pub(super) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", 
 /// Rules of a role, with a comment.
 pub(super) type Commented = (String, Value);
 
-/// What the operator needs for providers of the flavor upstream.
+/// What the operator needs for providers of the flavor kubernetes.
 pub(super) struct Grants<'a> {
-    pub(super) providers: &'a [&'a Upstream],
+    pub(super) providers: &'a [&'a Kubernetes],
     /// The Secrets in the managed namespaces that cloud-controller-managers may use.
     pub(super) secrets: &'a [String],
     /// The names that `CloudControllerManager`s may have.
@@ -43,7 +43,7 @@ impl Grants<'_> {
     /// What the providers' roles of the cluster may grant.
     pub(super) fn of_cluster(&self) -> Result<Vec<Commented>, yaml::Error> {
         let computed = self.providers.iter().map(|one| &one.descriptor);
-        let computed = computed.flat_map(|one| rights::grants(&one.controllers(), &one.rights).collect::<Vec<_>>());
+        let computed = computed.flat_map(|one| needs::grants(&one.controllers(), &one.permissions).collect::<Vec<_>>());
         // The ClusterRole of the account is computed for each CloudControllerManager; others stay as they are.
         let others = self.manifests().filter(|object| object.kind().kind == "ClusterRole").filter(|role| {
             let mut accounts = self.providers.iter().filter_map(|one| one.account());
@@ -51,7 +51,7 @@ impl Grants<'_> {
         });
         let others = granted_by(others)?;
         let granted = format!("What the ClusterRoles of {} grant.", self.names());
-        let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
+        let mut rules = vec![(granted, needs::merged(computed.chain(others)))];
         rules.extend(self.names.iter().map(|name| self.of_cluster_for(name)));
         if self.node_deletion {
             let comment =
@@ -64,23 +64,21 @@ impl Grants<'_> {
 
     /// What the operator needs for the objects without a namespace of one `CloudControllerManager`, by name: nobody else's can be
     /// changed or taken away. To list and watch them has no name for RBAC to match, and stands in `install/`.
-    fn of_cluster_for(&self, manager: &str) -> Commented {
+    fn of_cluster_for(&self, ccm: &str) -> Commented {
         let mut names: BTreeMap<&Kind, BTreeSet<String>> = BTreeMap::new();
         for (kind, name) in self.cluster_scoped() {
             let of_kind = names.entry(kind).or_default();
-            let name = named(&name, manager);
+            let name = named(&name, ccm);
             // What its bindings name cannot be changed, so one of another name is tried before it is recreated.
-            of_kind.extend(kind.kind.ends_with("RoleBinding").then(|| format!("{name}{STAND_IN}")));
+            of_kind.extend(kind.kind.ends_with("RoleBinding").then(|| format!("{name}{TEMPORARY}")));
             of_kind.insert(name);
         }
         let rule = |(kind, names): (&Kind, BTreeSet<String>)| {
             let verbs = ["get", "create", "patch", "delete"];
             json!({"apiGroups": [kind.group], "resources": [kind.plural], "resourceNames": names, "verbs": verbs})
         };
-        let comment = format!(
-            "The objects without a namespace that the CloudControllerManager {manager} has of {}.",
-            self.names()
-        );
+        let comment =
+            format!("The objects without a namespace that the CloudControllerManager {ccm} has of {}.", self.names());
         (comment, names.into_iter().map(rule).collect())
     }
 
@@ -97,7 +95,7 @@ impl Grants<'_> {
 
     /// What the operator needs in a managed namespace.
     pub(super) fn of_managed(&self, namespace: &str) -> Result<Vec<Commented>, yaml::Error> {
-        let may_be = |one: &&&Upstream| one.descriptor.namespaces.include(namespace);
+        let may_be = |one: &&&Kubernetes| one.descriptor.namespaces.include(namespace);
         let providers: Vec<_> = self.providers.iter().filter(may_be).copied().collect();
         let mut rules = Grants { providers: &providers, ..*self }.of_namespace(NAMESPACE)?;
         // Without a name the rule would be for all.
@@ -142,12 +140,12 @@ impl Grants<'_> {
         );
         let mut rules = vec![
             (objects, kinds),
-            (format!("What the Roles of {} grant.", self.names()), rights::merged(others.into_iter())),
+            (format!("What the Roles of {} grant.", self.names()), needs::merged(others.into_iter())),
         ];
-        rules.extend(self.names.iter().map(|manager| {
-            let lease = named(LEASE, manager);
+        rules.extend(self.names.iter().map(|ccm| {
+            let lease = named(LEASE, ccm);
             let of_this = of_lease.iter().map(|grant| Permission { names: vec![&lease], ..grant.clone() });
-            (format!("What they grant for the lease of the CloudControllerManager {manager}."), rights::merged(of_this))
+            (format!("What they grant for the lease of the CloudControllerManager {ccm}."), needs::merged(of_this))
         }));
         Ok(rules)
     }

@@ -1,6 +1,6 @@
 //! The installation of the operator on any Kubernetes: `install/`, for the chosen providers (pure).
 //!
-//! The API server lets the operator grant only rights that it holds. So its rights are computed from the descriptors
+//! The API server lets the operator grant only permissions that it holds. So its permissions are computed from the descriptors
 //! and manifests of the providers, and appended to the rules in the files.
 
 pub mod external;
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     api::placement::{ApiServer, Distribution},
-    facts::{Facts, manager::api_server},
+    facts::{Facts, ccm::api_server},
     object::Object,
-    provider::upstream::{CONTROL_PLANE_LABEL, Upstream},
+    provider::kubernetes::{CONTROL_PLANE_LABEL, Kubernetes},
     text::yaml,
 };
 
@@ -49,7 +49,7 @@ const NODE_DELETION_FLAG: &str = "--node-deletion";
 #[derive(Clone, Debug)]
 pub struct Installation<'a> {
     /// The providers that may be asked for.
-    pub providers: Vec<&'a Upstream>,
+    pub providers: Vec<&'a Kubernetes>,
     /// The namespaces in which cloud-controller-managers may be.
     pub namespaces: Vec<String>,
     /// The operator's own namespace.

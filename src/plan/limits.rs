@@ -4,9 +4,9 @@
 //! credentials of a cloud-controller-manager.
 
 use crate::{
-    facts::manager::{LEASE, Manager, ONLY, named},
-    plan::upstream,
-    provider::upstream::{Descriptor, Image},
+    facts::ccm::{Ccm, LEASE, ONLY, named},
+    plan::kubernetes,
+    provider::kubernetes::{Descriptor, Image},
 };
 
 /// What `CloudControllerManager`s may ask for. An installation hands it to the operator in its arguments.
@@ -57,17 +57,17 @@ impl Limits {
     /// # Errors
     ///
     /// The first thing that the installation does not allow, with the flag that would.
-    pub fn check(&self, manager: &Manager, descriptor: Option<&Descriptor>) -> Result<(), Refusal> {
-        self.name(manager)?;
-        self.lease(manager)?;
+    pub fn check(&self, ccm: &Ccm, descriptor: Option<&Descriptor>) -> Result<(), Refusal> {
+        self.name(ccm)?;
+        self.lease(ccm)?;
         for image in descriptor.into_iter().flat_map(|one| one.images.values()) {
-            self.image(image, manager)?;
+            self.image(image, ccm)?;
         }
-        self.pull_secrets(manager)
+        self.pull_secrets(ccm)
     }
 
-    fn name(&self, manager: &Manager) -> Result<(), Refusal> {
-        let name = &manager.name;
+    fn name(&self, ccm: &Ccm) -> Result<(), Refusal> {
+        let name = &ccm.name;
         if self.names.contains(name) {
             return Ok(());
         }
@@ -75,8 +75,8 @@ impl Limits {
         Err(refusal("NameNotAllowed", "metadata.name", &problem, "--names", &self.names))
     }
 
-    fn lease(&self, manager: &Manager) -> Result<(), Refusal> {
-        let lease = manager.lease_name();
+    fn lease(&self, ccm: &Ccm) -> Result<(), Refusal> {
+        let lease = ccm.lease_name();
         if self.leases.contains(&lease) || self.names.iter().any(|name| named(LEASE, name) == lease) {
             return Ok(());
         }
@@ -85,12 +85,12 @@ impl Limits {
         Err(refusal("LeaseNotAllowed", field, &problem, "--leases", &self.leases))
     }
 
-    fn image(&self, image: &Image, manager: &Manager) -> Result<(), Refusal> {
-        let repository = upstream::images::repository(image, manager);
+    fn image(&self, image: &Image, ccm: &Ccm) -> Result<(), Refusal> {
+        let repository = kubernetes::images::repository(image, ccm);
         if self.has_repository(image, &repository) {
             return Ok(());
         }
-        let asked = &manager.spec.image;
+        let asked = &ccm.spec.image;
         let (field, flag, list) = match (&asked.repository, &asked.registry_mirror) {
             (None, Some(_)) if self.image_repositories.is_empty() => {
                 ("spec.image.registryMirror", "--registry-mirrors", &self.registry_mirrors)
@@ -105,7 +105,7 @@ impl Limits {
 
     fn has_repository(&self, image: &Image, repository: &str) -> bool {
         let is_mirrored =
-            || self.registry_mirrors.iter().any(|mirror| upstream::images::mirrored(image, mirror) == repository);
+            || self.registry_mirrors.iter().any(|mirror| kubernetes::images::mirrored(image, mirror) == repository);
         if self.image_repositories.is_empty() {
             return repository == image.repository || is_mirrored();
         }
@@ -113,8 +113,8 @@ impl Limits {
         self.image_repositories.iter().any(fits) || is_mirrored()
     }
 
-    fn pull_secrets(&self, manager: &Manager) -> Result<(), Refusal> {
-        let mut asked = manager.spec.image.pull_secrets.iter().map(|secret| &secret.name);
+    fn pull_secrets(&self, ccm: &Ccm) -> Result<(), Refusal> {
+        let mut asked = ccm.spec.image.pull_secrets.iter().map(|secret| &secret.name);
         let Some(other) = asked.find(|name| !self.image_pull_secrets.contains(name)) else { return Ok(()) };
         let problem = format!("no image may be pulled with the Secret {other}");
         let field = "spec.image.pullSecrets";

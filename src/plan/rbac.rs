@@ -6,17 +6,17 @@ use serde_json::json;
 
 use super::{
     grants::{Commented, Grants, granted_by, written},
-    install, rights,
+    install, needs,
 };
 use crate::{
     facts::DEFAULT_NAMESPACE,
     object::{
-        Kind, Object, STAND_IN,
+        Kind, Object, TEMPORARY,
         reference::{CONFIG_MAP, SECRET, references},
     },
     provider::{
         AUTHENTICATION_READER, OpenShift,
-        upstream::{NAMESPACE, Upstream},
+        kubernetes::{Kubernetes, NAMESPACE},
     },
     text::yaml,
 };
@@ -33,13 +33,13 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Rules of the cluster, and by namespace.
 type Roles = BTreeMap<Option<String>, Vec<Commented>>;
 
-/// What the operator in a namespace of its own needs for a provider of the flavor upstream, as manifests.
+/// What the operator in a namespace of its own needs for a provider of the flavor kubernetes, as manifests.
 ///
 /// # Errors
 ///
 /// The manifests cannot be written as YAML.
-pub fn upstream(
-    provider: &Upstream,
+pub fn kubernetes(
+    provider: &Kubernetes,
     names: &[String],
     namespaces: &[String],
     secrets: &[String],
@@ -59,7 +59,7 @@ pub fn upstream(
     manifests(&provider.descriptor.name, (operator_namespace, install::NAME), &roles)
 }
 
-/// The same for OpenShift, where the operator manages one namespace and its rights are by name.
+/// The same for OpenShift, where the operator manages one namespace and its permissions are by name.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ fn of_objects<'a>(
         let of_kind = names.entry(object.kind()).or_default();
         of_kind.insert(object.name().to_owned());
         let is_recreated = object.pod_spec().is_some() || object.value().get("roleRef").is_some();
-        of_kind.extend(is_recreated.then(|| format!("{}{STAND_IN}", object.name())));
+        of_kind.extend(is_recreated.then(|| format!("{}{TEMPORARY}", object.name())));
     }
     let seen = names
         .keys()
@@ -125,7 +125,7 @@ fn of_objects<'a>(
                 .to_owned(),
             kept.collect(),
         ),
-        ("What its roles grant.".to_owned(), rights::merged(granted.into_iter())),
+        ("What its roles grant.".to_owned(), needs::merged(granted.into_iter())),
     ])
 }
 
@@ -143,7 +143,7 @@ fn watched(objects: &[&Object]) -> Commented {
     ("What its pods refer to, and whose change restarts them.".to_owned(), rules.collect())
 }
 
-/// To bind roles that the provider does not contain, but one whose rights the operator holds. What they grant is not known here.
+/// To bind roles that the provider does not contain, but one whose permissions the operator holds. What they grant is not known here.
 fn outside(objects: &[Object], held: Option<&str>, roles: &mut Roles) {
     let own: BTreeSet<_> = objects.iter().map(|one| (one.kind().kind, one.name())).collect();
     let is_own = |kind: &str, name: &str| own.contains(&(kind, name));
@@ -187,8 +187,8 @@ fn manifests(provider: &str, (namespace, account): (&str, &str), roles: &Roles) 
         documents.push(yaml::to_string(&binding)?);
     }
     Ok(format!(
-        "# What the operator needs for provider {provider}, besides the rights of its installation. The API server lets nobody\n\
-         # grant rights that they do not hold, so the operator has to hold what the provider's roles grant.\n{}",
+        "# What the operator needs for provider {provider}, besides the permissions of its installation. The API server lets nobody\n\
+         # grant permissions that they do not hold, so the operator has to hold what the provider's roles grant.\n{}",
         documents.join("---\n")
     ))
 }

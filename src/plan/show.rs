@@ -16,7 +16,7 @@ use crate::{
     plan::{self, substitute},
     provider::{
         self, Common, Contents, Describe, Descriptor, FactOrText, ImageSource, Phase, Sources,
-        folder::{Bundle, arguments},
+        folder::{ParsedProvider, arguments},
     },
     text::{output::table, suggest::did_you_mean},
 };
@@ -27,7 +27,7 @@ const SHORT_DIGEST: usize = "sha256:".len() + 12;
 /// Why objects are in their wave, from wave 1.
 const WAVES: [&str; 5] = [
     "policies, before what they restrict",
-    "identities and rights, before the workloads that use them",
+    "identities and permissions, before the workloads that use them",
     "configuration and Services, before the pods",
     "workloads",
     "after the pods that it counts; left out on a single node",
@@ -48,7 +48,7 @@ pub enum Error {
 #[derive(Default, Serialize)]
 pub struct Summary {
     name: String,
-    /// `OpenShift`, or `upstream` for any Kubernetes.
+    /// `OpenShift`, or `kubernetes` for any Kubernetes.
     flavor: &'static str,
     /// The platform of OpenShift that it serves; narrowed by `cloudName`, after a slash.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -126,7 +126,7 @@ impl Summary {
         let phases = [("cluster", &provider.manifests), ("bootstrap", &provider.bootstrap_manifests)];
         Self {
             name: name.to_owned(),
-            flavor: if platform.is_some() { "OpenShift" } else { "upstream" },
+            flavor: if platform.is_some() { "OpenShift" } else { "kubernetes" },
             platform: platform.map(ToString::to_string).unwrap_or_default(),
             version: version.to_owned(),
             digest: digest.to_owned(),
@@ -149,8 +149,8 @@ impl Summary {
 }
 
 /// Plans a provider in one phase.
-pub fn details(bundle: &Bundle, digest: &str, version: &str, phase: Phase) -> Result<Details, Error> {
-    let provider = bundle.openshift()?;
+pub fn details(parsed: &ParsedProvider, digest: &str, version: &str, phase: Phase) -> Result<Details, Error> {
+    let provider = parsed.openshift()?;
     let facts = placeholders(&provider.descriptor);
     // A plan has known feature gates only, so their placeholder is set afterwards.
     let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
@@ -159,7 +159,7 @@ pub fn details(bundle: &Bundle, digest: &str, version: &str, phase: Phase) -> Re
         phase: if phase == Phase::Cluster { "cluster" } else { "bootstrap" },
         ..Details::default()
     };
-    for (manifest, mut object) in bundle.of_phase(phase).into_iter().zip(provider.objects(phase, &facts)?) {
+    for (manifest, mut object) in parsed.of_phase(phase).into_iter().zip(provider.objects(phase, &facts)?) {
         each_text(object.value_mut(), &mut |text| *text = text.replace(&gates, "<FeatureGate status.featureGates>"));
         let kind = object.kind();
         details.objects.push(ShownObject {

@@ -119,7 +119,7 @@ pub(super) fn config_hash(object: &mut Object, facts: &Facts) -> Result<(), Erro
     let references = object.pod_spec().map(|pod| reference::references(pod, object.namespace())).unwrap_or_default();
     if !references.is_empty() {
         let hash = reference::hash(&references, digests);
-        let name = if facts.manager.is_some() { reference::UPSTREAM_ANNOTATION } else { reference::ANNOTATION };
+        let name = if facts.ccm.is_some() { reference::KUBERNETES_ANNOTATION } else { reference::ANNOTATION };
         let path = ["spec", "template", "metadata", "annotations", name];
         let shape = Error::Shape { object: object.key().to_string(), field: "spec.template.metadata.annotations" };
         *place(object.value_mut(), &path).ok_or(shape)? = hash.into();

@@ -46,8 +46,8 @@ checks! {
     Configuration "configuration" "what the object asks for is possible, and the configuration of the cloud is valid"
     Credentials "credentials" "the Secret exists and has the keys that are needed"
     Version "version" "there is an image for this version of Kubernetes"
-    Companions "companions" "no other CloudControllerManager runs the same controllers"
-    OtherManager "other-ccm" "no cloud-controller-manager of somebody else runs the same controllers"
+    AdditionalCcms "additional-ccms" "no other CloudControllerManager runs the same controllers"
+    OtherCcm "other-ccm" "no cloud-controller-manager of somebody else runs the same controllers"
     Ports "ports" "the ports on the network of the host are free"
     Kubelets "kubelets" "the kubelets run with --cloud-provider=external"
     ProviderIds "provider-ids" "the providerIDs are of this cloud"
@@ -62,8 +62,8 @@ checks! {
     Network "network" "the network plugin is ready"
     PodCidrs "pod-cidrs" "the nodes have the subnets for which routes are created"
     PodSecurity "pod-security" "the namespace exists and allows pods on the network of the host"
-    Rights "rights" "the operator may create the objects and grant their rights"
-    DeletionRight "deletion-right" "nobody has given its ServiceAccount the right to delete nodes"
+    Permissions "permissions" "the operator may create the objects and grant their permissions"
+    DeletionPermission "deletion-permission" "nobody has given its ServiceAccount the permission to delete nodes"
     AtCloud "at-cloud" "the machines have what the cloud-controller-manager needs at the cloud"
     ImagePull "image-pull" "the nodes can pull the image"
     CredentialsAccepted "credentials-accepted" "the cloud accepts the credentials"
@@ -174,7 +174,7 @@ pub fn summary(rows: &[Row]) -> (&'static str, &'static str, String) {
     let not_checked = rows.iter().filter(|row| row.result == Outcome::NotChecked).map(|row| row.check.id());
     let not_checked = format!("not checked: {}", not_checked.collect::<Vec<_>>().join(", "));
     // The operator does not look into every namespace: that this has passed means less than it seems to.
-    let is_partial = |row: &&Row| row.check == Check::OtherManager && row.result == Outcome::Passed;
+    let is_partial = |row: &&Row| row.check == Check::OtherCcm && row.result == Outcome::Passed;
     let partial = rows.iter().find(is_partial).map(|row| format!("{}: {}", row.check.id(), row.message));
     let rest = std::iter::once(not_checked).chain(partial).collect::<Vec<_>>().join("; ");
     if warnings.is_empty() {

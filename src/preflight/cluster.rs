@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use super::{
     check::{Check, Row, names},
     evidence::Evidence,
-    rights::Bound,
+    permissions::Bound,
 };
 use crate::{
     api::spec::Lifecycle,
-    facts::manager::{Controller, ONLY},
+    facts::ccm::{Controller, ONLY},
     nodes::node::Node,
-    plan::upstream::guard::is_policy,
+    plan::kubernetes::guard::is_policy,
     text::shell::quoted,
 };
 
@@ -20,8 +20,8 @@ pub(super) fn rows(evidence: &Evidence) -> [Row; 8] {
         network(evidence),
         pod_cidrs(evidence),
         pod_security(evidence),
-        rights(evidence),
-        deletion_right(evidence),
+        permissions(evidence),
+        deletion_permission(evidence),
         at_cloud(evidence),
         image_pull(evidence),
         Check::CredentialsAccepted.not_checked(
@@ -44,9 +44,9 @@ fn network(evidence: &Evidence) -> Row {
     }
     let message = format!("no network plugin yet: {}; the pods run on the network of the host", names(waiting));
     // By its Service it is reached only where kube-proxy runs.
-    match evidence.manager.clone().facts().api_server {
+    match evidence.ccm.clone().facts().api_server {
         Ok(Some(_)) => check.passed(message),
-        _ if evidence.survey.has_kube_proxy => {
+        _ if evidence.snapshot.has_kube_proxy => {
             check.passed(format!("{message}, and reach the API server by its Service: kube-proxy runs"))
         }
         _ => check.warned(
@@ -54,7 +54,7 @@ fn network(evidence: &Evidence) -> Row {
             format!(
                 "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer, and the same \
                  address to the operator (--api-server): {}",
-                evidence.manager.cluster.distribution.known().without_proxy
+                evidence.ccm.cluster.distribution.known().without_proxy
             ),
         ),
     }
@@ -62,20 +62,20 @@ fn network(evidence: &Evidence) -> Row {
 
 fn pod_cidrs(evidence: &Evidence) -> Row {
     let check = Check::PodCidrs;
-    if evidence.manager.controllers().all(|one| one != Controller::Route) {
+    if evidence.ccm.controllers().all(|one| one != Controller::Route) {
         return check.passed("routes are off");
     }
-    let asked = evidence.manager.spec.network.iter().flat_map(|network| &network.pod_cidrs);
-    let allocators: Vec<_> = evidence.survey.pods.iter().filter_map(|pod| pod.subnets.as_ref()).collect();
+    let asked = evidence.ccm.spec.network.iter().flat_map(|network| &network.pod_cidrs);
+    let allocators: Vec<_> = evidence.snapshot.pods.iter().filter_map(|pod| pod.subnets.as_ref()).collect();
     let given: Vec<_> = allocators.iter().copied().flatten().collect();
-    let foreign: Vec<_> =
+    let differing: Vec<_> =
         asked.filter(|subnet| !given.is_empty() && !given.contains(subnet)).map(String::as_str).collect();
-    if !foreign.is_empty() {
+    if !differing.is_empty() {
         let given: Vec<_> = given.iter().map(|subnet| subnet.as_str()).collect();
         let message = format!(
             "kube-controller-manager gives nodes subnets of {}, not of {}: routes in the latter would be deleted",
             names(given),
-            names(foreign)
+            names(differing)
         );
         return check
             .refused(message, "set spec.network.podCIDRs to those of kube-controller-manager (--cluster-cidr)");
@@ -101,8 +101,8 @@ fn pod_cidrs(evidence: &Evidence) -> Row {
 
 fn pod_security(evidence: &Evidence) -> Row {
     let check = Check::PodSecurity;
-    let name = &evidence.manager.spec.namespace;
-    let namespace = match evidence.survey.namespaces.get(name) {
+    let name = &evidence.ccm.spec.namespace;
+    let namespace = match evidence.snapshot.namespaces.get(name) {
         Some(Ok(namespace)) => namespace,
         Some(Err(unseen)) => return check.not_checked(&unseen.why, &unseen.command),
         None => return check.not_checked("it was not read", format!("kubectl get namespace {name} --show-labels")),
@@ -119,15 +119,15 @@ fn pod_security(evidence: &Evidence) -> Row {
     }
 }
 
-fn rights(evidence: &Evidence) -> Row {
-    let check = Check::Rights;
-    match &evidence.missing_rights {
+fn permissions(evidence: &Evidence) -> Row {
+    let check = Check::Permissions;
+    match &evidence.missing_permissions {
         Err(unseen) => check.not_checked(&unseen.why, &unseen.command),
         Ok(missing) if missing.is_empty() => check.passed(""),
         // Everything else is installed all the same.
         Ok(missing) if missing.iter().all(|need| is_of_policies(need)) && !needs_policies(evidence) => check.warned(
             format!(
-                "the operator may not {}: nothing keeps the cloud-controller-manager from using a right to delete nodes that \
+                "the operator may not {}: nothing keeps the cloud-controller-manager from using a permission to delete nodes that \
                  somebody grants it",
                 names(missing.iter().map(String::as_str))
             ),
@@ -143,14 +143,14 @@ fn rights(evidence: &Evidence) -> Row {
     }
 }
 
-fn deletion_right(evidence: &Evidence) -> Row {
-    let check = Check::DeletionRight;
-    let bindings = match &evidence.deletion_right {
+fn deletion_permission(evidence: &Evidence) -> Row {
+    let check = Check::DeletionPermission;
+    let bindings = match &evidence.deletion_permission {
         Err(unseen) => return check.not_checked(&unseen.why, &unseen.command),
         Ok(None) => return check.passed(""),
         Ok(Some(bindings)) => bindings,
     };
-    let account = evidence.subject(evidence.manager).map(|subject| subject.user()).unwrap_or_default();
+    let account = evidence.identity(evidence.ccm).map(|identity| identity.user()).unwrap_or_default();
     let (by, fix) = if bindings.is_empty() {
         let find =
             format!("find out who grants it (`kubectl auth can-i delete nodes --as={account}` asks whether it has it)");
@@ -165,7 +165,7 @@ fn deletion_right(evidence: &Evidence) -> Row {
     check.refused(message, format!("{fix}; the operator grants it what it needs"))
 }
 
-/// The command that deletes bindings, and whom else it takes the right from. Their names are of others, who may call one `--all`.
+/// The command that deletes bindings, and whom else it takes the permission from. Their names are of others, who may call one `--all`.
 fn unbind(bound: &[Bound]) -> String {
     let mut words: Vec<_> = bound.iter().map(|one| quoted(one.name)).collect();
     if bound.iter().any(|one| one.name.starts_with('-')) {
@@ -176,10 +176,10 @@ fn unbind(bound: &[Bound]) -> String {
     if groups.is_empty() {
         return command;
     }
-    format!("{command}, which takes the right from everyone in the group {}", names(groups))
+    format!("{command}, which takes the permission from everyone in the group {}", names(groups))
 }
 
-/// The flags of the installation that give the rights that are missing.
+/// The flags of the installation that give the permissions that are missing.
 fn flags(evidence: &Evidence, missing: &[String]) -> String {
     let is_of_deletion = |need: &&String| need.starts_with("delete nodes");
     let (of_deletion, others): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
@@ -189,11 +189,11 @@ fn flags(evidence: &Evidence, missing: &[String]) -> String {
         flags.push(format!("{} in --providers", evidence.provider.descriptor.name));
     }
     if has(" in namespace ") {
-        flags.push(format!("{} in --namespaces", evidence.manager.spec.namespace));
+        flags.push(format!("{} in --namespaces", evidence.ccm.spec.namespace));
     }
     // Objects without a namespace are kept by name.
-    if evidence.manager.name != ONLY && has(&format!("-{}", evidence.manager.name)) {
-        flags.push(format!("{} in --names", evidence.manager.name));
+    if evidence.ccm.name != ONLY && has(&format!("-{}", evidence.ccm.name)) {
+        flags.push(format!("{} in --names", evidence.ccm.name));
     }
     if has(" secrets") {
         flags.push("its Secret in --secrets".to_owned());
@@ -210,7 +210,7 @@ fn is_of_policies(need: &str) -> bool {
 
 /// Whether the policies are more than a second lock.
 fn needs_policies(evidence: &Evidence) -> bool {
-    evidence.manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled
+    evidence.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled
         || evidence.provider.manifests.iter().any(is_policy)
 }
 
@@ -223,7 +223,7 @@ fn at_cloud(evidence: &Evidence) -> Row {
 }
 
 fn image_pull(evidence: &Evidence) -> Row {
-    let image = evidence.judgement.version.as_ref().map_or("IMAGE", |(_, image)| image);
+    let image = evidence.validation.version.as_ref().map_or("IMAGE", |(_, image)| image);
     Check::ImagePull.not_checked(
         "only the nodes can tell",
         format!("on a node of the control plane: crictl pull {}", quoted(image)),

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::pods::Pod;
 use crate::{
-    facts::manager::Manager,
+    facts::ccm::Ccm,
     nodes::{
         evidence::{Lease, Seen, Unseen},
+        identity::CcmIdentity,
         node::Node,
-        subject::Subject,
     },
-    plan::upstream::judgement::Judgement,
-    provider::{catalog::Catalog, upstream::Upstream},
+    plan::kubernetes::validation::Validation,
+    provider::{catalog::Catalog, kubernetes::Kubernetes},
 };
 
 /// Who has read.
@@ -22,7 +22,7 @@ use crate::{
 pub enum Reader {
     /// The operator: what it cannot read it cannot use.
     Operator,
-    /// The user of a command, who may have other rights than the operator.
+    /// The user of a command, who may have other permissions than the operator.
     Caller,
 }
 
@@ -36,11 +36,11 @@ pub struct Evidence<'a> {
     /// Every provider.
     pub catalog: &'a Catalog,
     /// What is asked for.
-    pub manager: &'a Manager,
+    pub ccm: &'a Ccm,
     /// Its provider.
-    pub provider: &'a Upstream,
+    pub provider: &'a Kubernetes,
     /// What its inputs come to.
-    pub judgement: &'a Judgement,
+    pub validation: &'a Validation,
     /// Whether its Deployment or DaemonSet exists.
     pub is_installed: Seen<bool>,
     /// The other `CloudControllerManager`s.
@@ -48,28 +48,28 @@ pub struct Evidence<'a> {
     /// Every node.
     pub nodes: Seen<&'a [Node]>,
     /// What was read of the cluster for this.
-    pub survey: &'a Survey,
+    pub snapshot: &'a Snapshot,
     /// What the operator needs and may not do, such as `create deployments.apps in namespace kube-system`.
-    pub missing_rights: Seen<Vec<String>>,
+    pub missing_permissions: Seen<Vec<String>>,
     /// The bindings by which others let its ServiceAccount delete every node, as far as they were found, each as
-    /// [`rights::Bound`](super::rights::Bound) writes it; `None` if it may not.
-    pub deletion_right: Seen<Option<Vec<String>>>,
+    /// [`permissions::Bound`](super::permissions::Bound) writes it; `None` if it may not.
+    pub deletion_permission: Seen<Option<Vec<String>>>,
 }
 
 /// Another `CloudControllerManager`.
 #[derive(Clone, Debug)]
 pub struct Other<'a> {
     /// What it asks for.
-    pub manager: &'a Manager,
+    pub ccm: &'a Ccm,
     /// Whether it stays if the two exclude each other.
     pub goes_first: bool,
     /// As it runs, where the one that is checked may not take over what that is.
-    pub runs: Option<Manager>,
+    pub runs: Option<Ccm>,
 }
 
 /// What is read of a cluster, once for several `CloudControllerManager`s.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct Snapshot {
     /// The namespaces in which pods and leases were looked for; an empty name stands for all.
     pub places: BTreeSet<String>,
     /// Pods of cloud-controller-managers and node managers, those on the network of the host with ports, and kube-controller-manager's.
@@ -89,12 +89,12 @@ pub struct Survey {
 impl Evidence<'_> {
     /// The nodes that its pods run on: those of the control plane, or all where there are none.
     pub(super) fn hosts<'a>(&self, nodes: &'a [Node]) -> Vec<&'a Node> {
-        let is_any = self.manager.cluster.control_plane_nodes == 0;
+        let is_any = self.ccm.cluster.control_plane_nodes == 0;
         nodes.iter().filter(|node| is_any || node.is_control_plane).collect()
     }
 
     /// Where the pods and the lease of a `CloudControllerManager` are.
-    pub(super) fn subject(&self, manager: &Manager) -> Option<Subject> {
-        Subject::upstream(self.catalog.upstream_of(&manager.spec.provider).ok()?, manager)
+    pub(super) fn identity(&self, ccm: &Ccm) -> Option<CcmIdentity> {
+        CcmIdentity::kubernetes(self.catalog.kubernetes_of(&ccm.spec.provider).ok()?, ccm)
     }
 }

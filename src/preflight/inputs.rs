@@ -5,21 +5,21 @@ use super::{
     check::{Check, Row},
     evidence::Reader,
 };
-use crate::plan::upstream::{judgement::Judgement, sources::Trouble};
+use crate::plan::kubernetes::{sources::InputProblem, validation::Validation};
 
 /// Another check has to pass before.
 const LATER: &str = "another problem comes first";
 
 /// The three rows: configuration, credentials, version.
-pub fn rows(judgement: &Judgement, by: Reader) -> [Row; 3] {
-    [configuration(judgement, by), credentials(judgement, by), version(judgement)]
+pub fn rows(validation: &Validation, by: Reader) -> [Row; 3] {
+    [configuration(validation, by), credentials(validation, by), version(validation)]
 }
 
-fn configuration(judgement: &Judgement, by: Reader) -> Row {
+fn configuration(validation: &Validation, by: Reader) -> Row {
     let check = Check::Configuration;
-    match &judgement.configuration {
+    match &validation.configuration {
         None => later(check),
-        Some(Err(trouble)) => troubled(check, trouble, by),
+        Some(Err(problem)) => with_problem(check, problem, by),
         Some(Ok(ignored)) if ignored.is_empty() => Row { reason: "Valid", ..check.passed("") },
         Some(Ok(ignored)) => {
             let message = format!("ignored: {}", ignored.join("; "));
@@ -28,25 +28,25 @@ fn configuration(judgement: &Judgement, by: Reader) -> Row {
     }
 }
 
-fn credentials(judgement: &Judgement, by: Reader) -> Row {
+fn credentials(validation: &Validation, by: Reader) -> Row {
     let check = Check::Credentials;
-    match &judgement.credentials {
+    match &validation.credentials {
         None => later(check),
-        Some(Err(trouble)) => troubled(check, trouble, by),
+        Some(Err(problem)) => with_problem(check, problem, by),
         Some(Ok(true)) => Row { reason: "Found", ..check.passed("") },
         Some(Ok(false)) => Row { reason: "NotNeeded", ..check.passed("no Secret is named, and none is needed") },
     }
 }
 
-fn version(judgement: &Judgement) -> Row {
+fn version(validation: &Validation) -> Row {
     let check = Check::Version;
-    match &judgement.version {
+    match &validation.version {
         None => later(check),
         Some((choice, _)) => match &choice.problem {
             Some((reason, problem)) => {
                 Row { reason, ..check.warned(problem, "name a version that fits in spec.image.version") }
             }
-            None => Row { reason: "Supported", ..check.passed(&choice.because) },
+            None => Row { reason: "Supported", ..check.passed(&choice.reason) },
         },
     }
 }
@@ -56,8 +56,8 @@ fn later(check: Check) -> Row {
 }
 
 /// The message says what to do.
-fn troubled(check: Check, trouble: &Trouble, by: Reader) -> Row {
-    let Trouble { reason, message } = trouble;
+fn with_problem(check: Check, problem: &InputProblem, by: Reader) -> Row {
+    let InputProblem { reason, message } = problem;
     if by == Reader::Caller && *reason == "NotReadable" {
         let how = "run kubectl describe for it with an account that may read it: it shows the keys, and not the values";
         return Row { reason, ..check.not_checked(message, how) };

@@ -13,7 +13,7 @@ use crate::{
     },
     object::Object,
     plan::Plan,
-    provider::{CCM, Phase, upstream::Answer},
+    provider::{CCM, Phase, kubernetes::Answer},
 };
 
 /// What to do where nodes are at stake: in a rehearsal nothing can be deleted.
@@ -22,7 +22,7 @@ const REHEARSE: &str =
 
 /// What to do with nodes that nobody initializes.
 fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>) -> String {
-    let how = evidence.manager.cluster.distribution.known().external_kubelets;
+    let how = evidence.ccm.cluster.distribution.known().external_kubelets;
     let keep = if nodes.into_iter().any(Node::is_server) {
         format!("; keep the Nodes of the control plane and of etcd, and put the taint {UNINITIALIZED} on them instead")
     } else {
@@ -34,11 +34,11 @@ fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>
     )
 }
 
-/// Judges the nodes by one check.
-type Judge = fn(&Evidence, Check, &[Node]) -> Row;
+/// Validates the nodes by one check.
+type Validate = fn(&Evidence, Check, &[Node]) -> Row;
 
 pub(super) fn rows(evidence: &Evidence) -> Vec<Row> {
-    let checks: [(Check, Judge); 10] = [
+    let checks: [(Check, Validate); 10] = [
         (Check::Kubelets, kubelets),
         (Check::ProviderIds, provider_ids),
         (Check::Region, region),
@@ -50,9 +50,9 @@ pub(super) fn rows(evidence: &Evidence) -> Vec<Row> {
         (Check::Taints, taints),
         (Check::Architecture, architecture),
     ];
-    let row = |(check, judge): (Check, Judge)| match evidence.nodes {
+    let row = |(check, validate): (Check, Validate)| match evidence.nodes {
         Ok([]) => check.passed("there is no node yet"),
-        Ok(nodes) => judge(evidence, check, nodes),
+        Ok(nodes) => validate(evidence, check, nodes),
         Err(ref unseen) => check.not_checked(&unseen.why, &unseen.command),
     };
     checks.into_iter().map(row).collect()
@@ -76,9 +76,9 @@ fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
 
 fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let cloud = &evidence.provider.descriptor.nodes;
-    let foreign = || nodes.iter().filter(|node| !node.provider_id.is_empty() && !cloud.owns(&node.provider_id));
-    let may_delete = evidence.manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
-    let Some(all) = named(foreign()) else {
+    let of_other_clouds = || nodes.iter().filter(|node| !node.provider_id.is_empty() && !cloud.owns(&node.provider_id));
+    let may_delete = evidence.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
+    let Some(all) = named(of_other_clouds()) else {
         // Those that wait are never deleted.
         let bare = || nodes.iter().filter(|node| node.provider_id.is_empty() && !node.is_uninitialized());
         let Some(all) = named(bare()).filter(|_| cloud.without_provider_id == Answer::Gone) else {
@@ -93,18 +93,18 @@ fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
             check.warned(message, initialize(evidence, bare()))
         };
     };
-    let mut schemes: Vec<_> = foreign().map(|node| scheme(&node.provider_id)).collect();
+    let mut schemes: Vec<_> = of_other_clouds().map(|node| scheme(&node.provider_id)).collect();
     schemes.sort_unstable();
     schemes.dedup();
     let message = format!("of another cloud ({}): {all}", names(schemes.iter().copied()));
-    if may_delete && cloud.foreign_provider_id == Answer::Gone {
+    if may_delete && cloud.other_cloud_provider_id == Answer::Gone {
         return check.refused(format!("{message}; this cloud-controller-manager takes such nodes for gone"), REHEARSE);
     }
     let again = "drain the node, delete its Node, and start its kubelet again";
     let authors: Vec<_> = schemes.iter().filter_map(|scheme| author(scheme)).collect();
     if authors.is_empty() {
         let servers =
-            if foreign().any(Node::is_server) { ", of servers one at a time: they may leave etcd" } else { "" };
+            if of_other_clouds().any(Node::is_server) { ", of servers one at a time: they may leave etcd" } else { "" };
         let fix = format!("a providerID cannot be changed: if the machine is of this cloud, {again}{servers}");
         return check.warned(message, fix);
     }
@@ -121,7 +121,7 @@ fn scheme(provider_id: &str) -> &str {
 }
 
 fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let Some(region) = evidence.subject(evidence.manager).and_then(|subject| subject.region) else {
+    let Some(region) = evidence.identity(evidence.ccm).and_then(|identity| identity.region) else {
         return check.passed("no region is configured");
     };
     let cloud = &evidence.provider.descriptor.nodes;
@@ -187,7 +187,7 @@ fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let message = format!(
         "not ready: {all}; with wrong credentials, or of another account or region, a cloud-controller-manager would delete these first"
     );
-    match evidence.manager.spec.controllers.cloud_node_lifecycle {
+    match evidence.ccm.spec.controllers.cloud_node_lifecycle {
         Lifecycle::Disabled => check.passed(format!("not ready: {all}; cloudNodeLifecycle is off")),
         Lifecycle::Rehearsal => {
             check.warned(message, "nothing is deleted in a rehearsal; repair these nodes before you enable deletion")
@@ -197,7 +197,7 @@ fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
 }
 
 fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let (asked, found) = (evidence.manager.spec.distribution, evidence.manager.cluster.distribution);
+    let (asked, found) = (evidence.ccm.spec.distribution, evidence.ccm.cluster.distribution);
     let shown = evidence.hosts(nodes).into_iter().find_map(|node| Some((node, node.distribution?)));
     if let Some((node, shown)) = shown.filter(|(_, shown)| asked != Distribution::Auto && asked != *shown) {
         let (asked, shown) = (asked.known().name, shown.known().name);
@@ -206,7 +206,7 @@ fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
             "leave spec.distribution out, or see that the pods reach the API server",
         );
     }
-    let how = match evidence.manager.clone().facts().api_server {
+    let how = match evidence.ccm.clone().facts().api_server {
         Ok(Some((host, port))) => format!("at {host}, port {port}"),
         _ => "by its Service".to_owned(),
     };
@@ -217,7 +217,7 @@ fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     if nodes.is_empty() || nodes.iter().any(|node| node.is_control_plane) {
         return check.passed("");
     }
-    if !evidence.manager.spec.placement.node_selector.is_empty() {
+    if !evidence.ccm.spec.placement.node_selector.is_empty() {
         return check
             .passed("no node has the label of the control plane: the pods run where spec.placement.nodeSelector says");
     }
@@ -228,7 +228,7 @@ fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
 }
 
 fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let plan = Plan::new(evidence.catalog, &evidence.manager.clone().facts(), Phase::Cluster);
+    let plan = Plan::new(evidence.catalog, &evidence.ccm.clone().facts(), Phase::Cluster);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods: Vec<_> = objects.iter().filter_map(Object::pod_spec).collect();
     let is_tolerated = |taint: &&String| pods.iter().all(|pod| tolerates(pod, taint));
@@ -245,7 +245,7 @@ fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
 }
 
 fn architecture(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    if let Some(own) = &evidence.manager.spec.image.repository {
+    if let Some(own) = &evidence.ccm.spec.image.repository {
         return check.not_checked(
             format!("what {own} is built for is not known"),
             "compare its platforms with `kubectl get nodes -L kubernetes.io/arch`; spec.placement.nodeSelector selects nodes",

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use super::{
     check::{Check, Row, names},
-    evidence::{Evidence, Other, Survey},
+    evidence::{Evidence, Other, Snapshot},
     pods::Pod,
 };
 use crate::{
     api::{placement::Distribution, spec::Management},
     facts::{
+        ccm::{Ccm, Controller},
         distribution::{BuiltIn, K0S, K3S, RKE2},
-        manager::{Controller, Manager},
     },
     nodes::evidence::{self, Lease},
-    plan::{Plan, upstream::conflict::conflict},
+    plan::{Plan, kubernetes::conflict::conflict},
     provider::Phase,
 };
 
@@ -28,25 +28,25 @@ const COMMON_LEASE: &str = "cloud-controller-manager";
 const SKEW: i64 = 0;
 
 pub(super) fn rows(evidence: &Evidence) -> [Row; 3] {
-    [companions(evidence), other_manager(evidence), ports(evidence)]
+    [additional_ccms(evidence), other_ccm(evidence), ports(evidence)]
 }
 
-fn companions(evidence: &Evidence) -> Row {
-    let check = Check::Companions;
+fn additional_ccms(evidence: &Evidence) -> Row {
+    let check = Check::AdditionalCcms;
     let others = match &evidence.others {
         Ok(others) => others,
         Err(unseen) => return check.not_checked(&unseen.why, &unseen.command),
     };
-    let first = others.iter().filter(|other| other.goes_first && !is_removed(other.manager)).map(|other| other.manager);
+    let first = others.iter().filter(|other| other.goes_first && !is_removed(other.ccm)).map(|other| other.ccm);
     let running = others.iter().filter_map(|other| other.runs.as_ref());
-    match first.chain(running).find_map(|other| conflict(evidence.catalog, evidence.manager, other)) {
+    match first.chain(running).find_map(|other| conflict(evidence.catalog, evidence.ccm, other)) {
         Some(problem) => check.refused(problem, ""),
         None => check.passed(""),
     }
 }
 
 /// What is known of a cloud-controller-manager that the operator has not installed.
-struct Foreign {
+struct External {
     who: String,
     controllers: Vec<Controller>,
     state: State,
@@ -67,7 +67,7 @@ enum State {
     Named,
 }
 
-impl Foreign {
+impl External {
     /// One that is part of the distribution, by what it was found.
     fn built_in(one: BuiltIn, by: &str, controllers: Vec<Controller>) -> Self {
         Self { who: format!("{} ({by})", one.name), controllers, state: State::Acts, built_in: Some(one) }
@@ -81,21 +81,21 @@ impl Foreign {
     }
 }
 
-fn other_manager(evidence: &Evidence) -> Row {
-    let check = Check::OtherManager;
-    let own: Vec<_> = evidence.manager.controllers().collect();
-    let Survey { pods, unseen_pods, leases, unseen_leases, .. } = evidence.survey;
-    let of_pods = pods.iter().filter_map(|pod| foreign_pod(evidence, pod));
-    let of_leases = leases.iter().filter_map(|lease| foreign_lease(evidence, lease));
+fn other_ccm(evidence: &Evidence) -> Row {
+    let check = Check::OtherCcm;
+    let own: Vec<_> = evidence.ccm.controllers().collect();
+    let Snapshot { pods, unseen_pods, leases, unseen_leases, .. } = evidence.snapshot;
+    let of_pods = pods.iter().filter_map(|pod| external_pod(evidence, pod));
+    let of_leases = leases.iter().filter_map(|lease| external_lease(evidence, lease));
     let all = of_k3s(evidence).into_iter().chain(of_pods).chain(of_leases);
-    let clashing: Vec<_> = all.filter_map(|foreign| Some((foreign.clash(&own)?, foreign))).collect();
+    let clashing: Vec<_> = all.filter_map(|external| Some((external.clash(&own)?, external))).collect();
     let texts = |states: &[State]| {
-        let of = clashing.iter().filter(|(_, foreign)| states.contains(&foreign.state));
+        let of = clashing.iter().filter(|(_, external)| states.contains(&external.state));
         let texts: Vec<_> = of.map(|(text, _)| text.as_str()).collect();
         (!texts.is_empty()).then(|| names(texts))
     };
     if let Some(message) = texts(&[State::Acts, State::Leaves]) {
-        let remove = match clashing.iter().find_map(|(_, foreign)| foreign.built_in) {
+        let remove = match clashing.iter().find_map(|(_, external)| external.built_in) {
             Some(one) => one.off,
             None if texts(&[State::Acts]).is_some() => "remove the other cloud-controller-manager",
             None => "wait until it is gone, as it may act until then; if its kubelet does not report stop its machine",
@@ -121,13 +121,13 @@ fn other_manager(evidence: &Evidence) -> Row {
     }
     // Its own lease, held by what cannot be told from another one.
     if let Err(unseen) = &evidence.is_installed
-        && evidence.survey.leases.iter().any(|lease| is_held(evidence, lease) && is_of(evidence.manager, lease))
+        && evidence.snapshot.leases.iter().any(|lease| is_held(evidence, lease) && is_of(evidence.ccm, lease))
     {
         return check.not_checked(&unseen.why, &unseen.command);
     }
     match (unseen_pods, unseen_leases) {
         (Some(unseen), _) | (_, Some(unseen)) => check.not_checked(&unseen.why, &unseen.command),
-        _ => check.passed(seen_in(&evidence.survey.places)),
+        _ => check.passed(seen_in(&evidence.snapshot.places)),
     }
 }
 
@@ -140,31 +140,31 @@ fn seen_in(places: &BTreeSet<String>) -> String {
     format!("none in {}; no other namespace was looked at", names(places.iter().map(String::as_str)))
 }
 
-fn is_removed(manager: &Manager) -> bool {
-    manager.spec.management == Management::Removed
+fn is_removed(ccm: &Ccm) -> bool {
+    ccm.spec.management == Management::Removed
 }
 
 /// The others that are to run. What is left of one that is to go is in the way as anybody's is.
 fn others<'a>(evidence: &'a Evidence) -> impl Iterator<Item = &'a Other<'a>> {
-    evidence.others.iter().flatten().filter(|other| !is_removed(other.manager))
+    evidence.others.iter().flatten().filter(|other| !is_removed(other.ccm))
 }
 
 /// Whether a pod is of a `CloudControllerManager`, this one included: of its workload or of its node manager. The manifests of others may have the same ServiceAccount.
 fn is_ours(evidence: &Evidence, pod: &Pod) -> bool {
-    let is_of = |manager: &Manager| {
-        let Some(subject) = evidence.subject(manager) else { return false };
-        let mut selectors = std::iter::once(&subject.selector).chain(&subject.node_manager);
-        pod.seen.namespace == subject.namespace && selectors.any(|selector| pod.is_selected(selector))
+    let is_of = |ccm: &Ccm| {
+        let Some(identity) = evidence.identity(ccm) else { return false };
+        let mut selectors = std::iter::once(&identity.selector).chain(&identity.node_manager);
+        pod.seen.namespace == identity.namespace && selectors.any(|selector| pod.is_selected(selector))
     };
-    others(evidence).map(|other| other.manager).chain([evidence.manager]).any(is_of)
+    others(evidence).map(|other| other.ccm).chain([evidence.ccm]).any(is_of)
 }
 
 fn is_held(evidence: &Evidence, lease: &Lease) -> bool {
     lease.is_held(evidence.now, SKEW)
 }
 
-fn is_of(manager: &Manager, lease: &Lease) -> bool {
-    manager.spec.namespace == lease.namespace && manager.lease_name() == lease.name
+fn is_of(ccm: &Ccm, lease: &Lease) -> bool {
+    ccm.spec.namespace == lease.namespace && ccm.lease_name() == lease.name
 }
 
 /// Whether a pod that is being deleted has ended, as far as the API shows: no kubelet that reports runs it, and it leads nowhere. What
@@ -172,12 +172,12 @@ fn is_of(manager: &Manager, lease: &Lease) -> bool {
 fn has_ended(evidence: &Evidence, pod: &Pod) -> bool {
     let Ok(nodes) = evidence.nodes else { return false };
     let is_hosted = nodes.iter().any(|node| node.name == pod.seen.node && node.has_live_kubelet());
-    pod.seen.is_terminating && !is_hosted && evidence.survey.unseen_leases.is_none() && !leads(evidence, pod)
+    pod.seen.is_terminating && !is_hosted && evidence.snapshot.unseen_leases.is_none() && !leads(evidence, pod)
 }
 
 /// Whether a pod holds a lease that is renewed.
 fn leads(evidence: &Evidence, pod: &Pod) -> bool {
-    evidence.survey.leases.iter().any(|lease| is_held(evidence, lease) && pod.holds(lease))
+    evidence.snapshot.leases.iter().any(|lease| is_held(evidence, lease) && pod.holds(lease))
 }
 
 /// A pod, for people.
@@ -191,7 +191,7 @@ fn describe(evidence: &Evidence, pod: &Pod) -> String {
     }
 }
 
-fn foreign_pod(evidence: &Evidence, pod: &Pod) -> Option<Foreign> {
+fn external_pod(evidence: &Evidence, pod: &Pod) -> Option<External> {
     let controllers = pod.controllers.clone()?;
     if is_ours(evidence, pod) {
         return None;
@@ -200,8 +200,8 @@ fn foreign_pod(evidence: &Evidence, pod: &Pod) -> Option<Foreign> {
     // The name of a static pod: that of its manifest, and that of its node.
     let evidence::Pod { namespace, name, node, .. } = &pod.seen;
     let is_static = namespace == "kube-system" && *name == format!("cloud-controller-manager-{node}");
-    if is_static && evidence.manager.cluster.distribution == Distribution::Rke2 {
-        return Some(Foreign::built_in(RKE2, &who, controllers));
+    if is_static && evidence.ccm.cluster.distribution == Distribution::Rke2 {
+        return Some(External::built_in(RKE2, &who, controllers));
     }
     let state = match () {
         () if has_ended(evidence, pod) => State::Ended,
@@ -209,11 +209,11 @@ fn foreign_pod(evidence: &Evidence, pod: &Pod) -> Option<Foreign> {
         () if pod.seen.is_terminating => State::Leaves,
         () => State::Acts,
     };
-    Some(Foreign { who, controllers, state, built_in: None })
+    Some(External { who, controllers, state, built_in: None })
 }
 
 /// That of k3s, as the servers show it: it is no pod.
-fn of_k3s(evidence: &Evidence) -> Option<Foreign> {
+fn of_k3s(evidence: &Evidence) -> Option<External> {
     let nodes = evidence.nodes.as_deref().unwrap_or_default();
     let servers = || nodes.iter().filter(|node| node.k3s_controllers.is_some());
     let runs = |controller: &Controller| {
@@ -221,21 +221,21 @@ fn of_k3s(evidence: &Evidence) -> Option<Foreign> {
     };
     let controllers: Vec<_> = Controller::ALL.into_iter().filter(runs).collect();
     let by = format!("on the servers {}", names(servers().map(|node| node.name.as_str())));
-    (!controllers.is_empty()).then(|| Foreign::built_in(K3S, &by, controllers))
+    (!controllers.is_empty()).then(|| External::built_in(K3S, &by, controllers))
 }
 
-fn foreign_lease(evidence: &Evidence, lease: &Lease) -> Option<Foreign> {
-    if !is_held(evidence, lease) || others(evidence).any(|other| is_of(other.manager, lease)) {
+fn external_lease(evidence: &Evidence, lease: &Lease) -> Option<External> {
+    if !is_held(evidence, lease) || others(evidence).any(|other| is_of(other.ccm, lease)) {
         return None;
     }
     // A pod tells more: which controllers it runs.
-    let mut holders = evidence.survey.pods.iter().filter(|pod| pod.controllers.is_some() && pod.holds(lease));
+    let mut holders = evidence.snapshot.pods.iter().filter(|pod| pod.controllers.is_some() && pod.holds(lease));
     if holders.clone().any(|pod| !is_ours(evidence, pod)) {
         return None;
     }
     // Its workload may be gone, and its pods not.
     let mut is_own = || !matches!(evidence.is_installed, Ok(false)) || holders.next().is_some();
-    if is_of(evidence.manager, lease) && is_own() {
+    if is_of(evidence.ccm, lease) && is_own() {
         return None;
     }
     let who = format!("the holder {} of the lease {}/{}", lease.holder, lease.namespace, lease.name);
@@ -247,22 +247,22 @@ fn foreign_lease(evidence: &Evidence, lease: &Lease) -> Option<Foreign> {
         // With --disable-cloud-controller it goes on for its own load balancers.
         let only_services = nodes.iter().all(|node| !node.provider_id.starts_with(K3S.scheme));
         let controllers = if only_services { vec![Controller::Service] } else { Controller::ALL.to_vec() };
-        return Some(Foreign::built_in(K3S, &who, controllers));
+        return Some(External::built_in(K3S, &who, controllers));
     }
-    let is_k0s = evidence.manager.cluster.distribution == Distribution::K0s && holders.next().is_none();
+    let is_k0s = evidence.ccm.cluster.distribution == Distribution::K0s && holders.next().is_none();
     if is_k0s && lease.namespace == "kube-system" && lease.name == COMMON_LEASE {
         // Of two with the same lease only one acts, whatever it runs.
-        let is_shared = is_of(evidence.manager, lease);
+        let is_shared = is_of(evidence.ccm, lease);
         let of_nodes = vec![Controller::CloudNode, Controller::CloudNodeLifecycle];
-        return Some(Foreign::built_in(K0S, &who, if is_shared { Controller::ALL.to_vec() } else { of_nodes }));
+        return Some(External::built_in(K0S, &who, if is_shared { Controller::ALL.to_vec() } else { of_nodes }));
     }
     let controllers = Controller::ALL.to_vec();
-    Some(Foreign { who, controllers, state: State::Acts, built_in: None })
+    Some(External { who, controllers, state: State::Acts, built_in: None })
 }
 
 /// The ports that the pods take on the network of the host.
-fn own_ports(evidence: &Evidence, manager: &Manager) -> Vec<u16> {
-    let plan = Plan::new(evidence.catalog, &manager.clone().facts(), Phase::Cluster);
+fn own_ports(evidence: &Evidence, ccm: &Ccm) -> Vec<u16> {
+    let plan = Plan::new(evidence.catalog, &ccm.clone().facts(), Phase::Cluster);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods = objects.iter().filter_map(|object| {
         let spec = object.pod_spec()?;
@@ -273,19 +273,19 @@ fn own_ports(evidence: &Evidence, manager: &Manager) -> Vec<u16> {
 
 fn ports(evidence: &Evidence) -> Row {
     let check = Check::Ports;
-    let own = own_ports(evidence, evidence.manager);
+    let own = own_ports(evidence, evidence.ccm);
     let shared = |ports: &[u16]| {
         let shared: Vec<_> = ports.iter().filter(|port| own.contains(port)).map(u16::to_string).collect();
         (!shared.is_empty()).then(|| shared.join(", "))
     };
     let of_others = others(evidence).filter(|other| other.goes_first).filter_map(|other| {
-        let ports = shared(&own_ports(evidence, other.manager))?;
-        Some(format!("{ports} of the CloudControllerManager {}", other.manager.name))
+        let ports = shared(&own_ports(evidence, other.ccm))?;
+        Some(format!("{ports} of the CloudControllerManager {}", other.ccm.name))
     });
     let nodes = evidence.nodes.as_deref().unwrap_or_default();
     let hosts = evidence.hosts(nodes);
     let is_host = |node: &str| node.is_empty() || hosts.iter().any(|host| host.name == node);
-    let pods = evidence.survey.pods.iter().filter(|pod| is_host(&pod.seen.node) && !is_ours(evidence, pod));
+    let pods = evidence.snapshot.pods.iter().filter(|pod| is_host(&pod.seen.node) && !is_ours(evidence, pod));
     let of_pods = pods.filter_map(|pod| Some(format!("{} of {}", shared(&pod.ports)?, describe(evidence, pod))));
     let taken: Vec<_> = of_others.chain(of_pods).collect();
     if !taken.is_empty() {
@@ -293,7 +293,7 @@ fn ports(evidence: &Evidence) -> Row {
         return check
             .warned(message, "choose another one in spec.ports.secure: pods with the same port wait for each other");
     }
-    match (&evidence.survey.unseen_pods, &evidence.others) {
+    match (&evidence.snapshot.unseen_pods, &evidence.others) {
         (Some(unseen), _) | (_, Err(unseen)) => check.not_checked(&unseen.why, &unseen.command),
         _ => check.passed(""),
     }

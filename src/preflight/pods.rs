@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    facts::manager::Controller,
+    facts::ccm::Controller,
     nodes::{
         evidence::{self, Lease},
         observed::{self, Program, container, flag},
     },
-    plan::upstream::conflict::Running,
-    provider::{catalog::Catalog, upstream},
+    plan::kubernetes::conflict::Running,
+    provider::{catalog::Catalog, kubernetes},
 };
 
 /// The port of a cloud-controller-manager without `--secure-port`.
@@ -48,7 +48,7 @@ impl Pod {
         }
         let spec = &live["spec"];
         let main = container(spec);
-        let program = Program::of(live, || catalog.upstream().map(|provider| &provider.descriptor))
+        let program = Program::of(live, || catalog.kubernetes().map(|provider| &provider.descriptor))
             .or_else(|| is_kube_vip(main).then(|| Program::named(main)));
         let controllers = program.and_then(|program| controllers_of(program, spec));
         let subnets = items(&spec["containers"]).find(|one| one["name"] == "kube-controller-manager").map(subnets);
@@ -93,8 +93,8 @@ pub fn is_kube_proxy(live: &Value) -> bool {
 /// What live workloads of ours run: a cloud-controller-manager, and a node manager that initializes nodes in its place.
 pub fn running<'a>(workloads: impl Iterator<Item = &'a Value>) -> Option<Running> {
     let pods = workloads.map(|workload| &workload["spec"]["template"]["spec"]);
-    let (managers, others): (Vec<_>, Vec<_>) = pods.partition(|pod| upstream::is_manager(pod));
-    let ccm = container(managers.first()?);
+    let (ccms, others): (Vec<_>, Vec<_>) = pods.partition(|pod| kubernetes::is_ccm(pod));
+    let ccm = container(ccms.first()?);
     let mut controllers = controllers(ccm);
     if !others.is_empty() && !controllers.contains(&Controller::CloudNode) {
         controllers.push(Controller::CloudNode);

@@ -7,9 +7,9 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    evidence::Survey,
+    evidence::Snapshot,
+    permissions::{self, Bound},
     pods::{Pod, is_kube_proxy},
-    rights::{self, Bound},
 };
 use crate::{
     cluster::{
@@ -20,8 +20,8 @@ use crate::{
     error::chain,
     nodes::{
         evidence::{Lease, Seen, Unseen},
-        observed::words,
-        subject::Need,
+        identity::Need,
+        observed::sanitized,
     },
     object::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, POD},
     process::lease::LEASE,
@@ -36,14 +36,14 @@ const AT_ONCE: usize = 8;
 
 /// Reads the pods and leases of these places, namespaces or all of them for an empty one, and these namespaces. What is forbidden is
 /// not seen; any other error is one.
-pub async fn survey(
+pub async fn snapshot(
     client: &Client,
     catalog: &Catalog,
     places: &BTreeSet<&str>,
     namespaces: &BTreeSet<&str>,
-) -> Result<Survey, Error> {
+) -> Result<Snapshot, Error> {
     let places_read = places.iter().map(|place| (*place).to_owned()).collect();
-    let mut found = Survey { places: places_read, ..Survey::default() };
+    let mut found = Snapshot { places: places_read, ..Snapshot::default() };
     for name in namespaces {
         let read = read::get(client, &NAMESPACE, "", name).await.map(Option::unwrap_or_default);
         let seen = seen(read, &format!("namespace {name}"), format!("kubectl get namespace {name} --show-labels"))?;
@@ -71,7 +71,7 @@ pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<Se
     match read {
         Ok(found) => Ok(Ok(found)),
         Err(Error::Read { source, .. }) if source.is_denied() => {
-            Ok(Err(Unseen { what: what.to_owned(), why: words(&chain(&source)), command }))
+            Ok(Err(Unseen { what: what.to_owned(), why: sanitized(&chain(&source)), command }))
         }
         Err(error) => Err(error),
     }
@@ -92,7 +92,7 @@ async fn leases(client: &Client, namespace: &str) -> Result<Vec<Lease>, Error> {
     let mut found = Vec::new();
     let take = |lease: Value| found.push(Lease::of(&lease));
     read::each(client, &LEASE, namespace, &ListParams::default().limit(PAGE), take).await?;
-    found.retain(Lease::is_managers);
+    found.retain(Lease::is_ccms);
     Ok(found)
 }
 
@@ -102,8 +102,8 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Seen
     let (mut missing, mut is_complete) = (BTreeSet::new(), true);
     for namespace in namespaces {
         let rules = access::own_rules(client, namespace).await;
-        let rules = rules.map_err(|source| Error::Read { what: "the rights of the operator".to_owned(), source });
-        let (rules, may_be_more) = match seen(rules, "rights", "kubectl auth can-i --list".to_owned())? {
+        let rules = rules.map_err(|source| Error::Read { what: "the permissions of the operator".to_owned(), source });
+        let (rules, may_be_more) = match seen(rules, "permissions", "kubectl auth can-i --list".to_owned())? {
             Ok(rules) => rules,
             Err(unseen) => return Ok(Err(unseen)),
         };
@@ -117,11 +117,11 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Seen
 
 /// The bindings by which others let a ServiceAccount delete every node, each as [`Bound`] writes it, as far as they may be read; `None`
 /// if it may not.
-pub async fn deletion_right(client: &Client, user: &str) -> Result<Seen<Option<Vec<String>>>, Error> {
+pub async fn deletion_permission(client: &Client, user: &str) -> Result<Seen<Option<Vec<String>>>, Error> {
     let held = access::may_delete_any_node(client, user, NO_DEADLINE).await;
-    let held = held.map_err(|source| Error::Read { what: format!("the rights of {user}"), source });
+    let held = held.map_err(|source| Error::Read { what: format!("the permissions of {user}"), source });
     let command = format!("kubectl auth can-i delete nodes --as={user}");
-    match seen(held, "rights", command)? {
+    match seen(held, "permissions", command)? {
         Err(unseen) => Ok(Err(unseen)),
         Ok(false) => Ok(Ok(None)),
         Ok(true) => Ok(Ok(Some(bindings(client, user).await.unwrap_or_default()))),
@@ -136,7 +136,8 @@ fn name_of(object: &Value) -> &str {
 async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
     // The operator may list roles, and get only its own.
     let roles = read::list(client, &CLUSTER_ROLE, "", &ListParams::default()).await?;
-    let deleters: BTreeSet<_> = roles.iter().filter(|role| rights::lets_delete_any_node(role)).map(name_of).collect();
+    let deleters: BTreeSet<_> =
+        roles.iter().filter(|role| permissions::lets_delete_any_node(role)).map(name_of).collect();
     let bindings = read::list(client, &CLUSTER_ROLE_BINDING, "", &ListParams::default()).await?;
     let is_of_deleter = |binding: &&Value| deleters.contains(binding["roleRef"]["name"].as_str().unwrap_or_default());
     let groups = access::groups(user);
@@ -157,6 +158,6 @@ pub async fn missing(
     let missing: Result<Vec<_>, Cause> = reviews.buffered(AT_ONCE).try_collect().await;
     let account = account.map_or_else(String::new, |account| format!(" --as={account}"));
     let missing = missing.map(|all| all.into_iter().flatten().collect());
-    let missing = missing.map_err(|source| Error::Read { what: "the rights of the operator".to_owned(), source });
-    seen(missing, "rights", format!("kubectl auth can-i --list{account}"))
+    let missing = missing.map_err(|source| Error::Read { what: "the permissions of the operator".to_owned(), source });
+    seen(missing, "permissions", format!("kubectl auth can-i --list{account}"))
 }

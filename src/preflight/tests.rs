@@ -7,43 +7,43 @@ use serde_json::{Value, json};
 
 use super::{
     check::{Check, Outcome, line},
-    evidence::{Other, Reader, Survey},
+    evidence::{Other, Reader, Snapshot},
     pods::Pod,
     *,
 };
 use crate::{
     api::{placement::Distribution, spec::Lifecycle},
-    facts::{cluster::Cluster, manager::Manager, version::Minor},
+    facts::{ccm::Ccm, cluster::Cluster, version::Minor},
     nodes::{
         evidence::{Lease, Unseen},
         node::{Node, Ready, UNINITIALIZED},
     },
-    plan::upstream::{
-        judgement::{Judgement, judge},
+    plan::kubernetes::{
         sources::{Checks, Found, Source},
+        validation::{Validation, validate},
     },
     provider::{catalog::Catalog, embedded},
 };
 
 mod others;
 
-struct World {
+struct Fixture {
     catalog: Catalog,
-    manager: Manager,
+    ccm: Ccm,
     by: Reader,
     secret: Found,
     /// Each with whether it goes first, and as it runs.
-    others: Vec<(Manager, bool, Option<Manager>)>,
+    others: Vec<(Ccm, bool, Option<Ccm>)>,
     nodes: Result<Vec<Node>, Unseen>,
-    survey: Survey,
-    missing_rights: Result<Vec<String>, Unseen>,
-    deletion_right: Result<Option<Vec<String>>, Unseen>,
+    snapshot: Snapshot,
+    missing_permissions: Result<Vec<String>, Unseen>,
+    deletion_permission: Result<Option<Vec<String>>, Unseen>,
     is_installed: Result<bool, Unseen>,
 }
 
-fn manager(name: &str, spec: Value) -> Manager {
+fn asked(name: &str, spec: Value) -> Ccm {
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
-    Manager::new(name.to_owned(), serde_json::from_value(spec).unwrap(), cluster)
+    Ccm::new(name.to_owned(), serde_json::from_value(spec).unwrap(), cluster)
 }
 
 fn node(name: &str) -> Node {
@@ -107,47 +107,47 @@ fn unseen() -> Unseen {
 }
 
 /// AWS on a kubeadm cluster with one node of the control plane and one other, both as their kubelets have registered them.
-fn aws() -> World {
+fn aws() -> Fixture {
     let mut control_plane = node("ip-10-0-0-1.ec2.internal");
     control_plane.is_control_plane = true;
     let namespace = json!({"metadata": {"name": "kube-system", "labels": {}}});
-    World {
+    Fixture {
         catalog: embedded::catalog().unwrap(),
-        manager: manager("cluster", json!({"provider": "aws"})),
+        ccm: asked("cluster", json!({"provider": "aws"})),
         by: Reader::Operator,
         secret: Found::Absent,
         others: Vec::new(),
         nodes: Ok(vec![control_plane, node("i-0123456789abcdef0")]),
-        survey: Survey {
+        snapshot: Snapshot {
             places: BTreeSet::from(["kube-system".to_owned()]),
             namespaces: BTreeMap::from([("kube-system".to_owned(), Ok(namespace))]),
-            ..Survey::default()
+            ..Snapshot::default()
         },
-        missing_rights: Ok(Vec::new()),
-        deletion_right: Ok(None),
+        missing_permissions: Ok(Vec::new()),
+        deletion_permission: Ok(None),
         is_installed: Ok(false),
     }
 }
 
-fn hcloud() -> World {
+fn hcloud() -> Fixture {
     let spec = json!({"provider": "hcloud", "credentials": {"secretRef": {"name": "hcloud"}}});
-    let mut world = World { manager: manager("cluster", spec), secret: secret(&json!({"token": "eA=="})), ..aws() };
-    for node in world.nodes.as_mut().unwrap() {
+    let mut fixture = Fixture { ccm: asked("cluster", spec), secret: secret(&json!({"token": "eA=="})), ..aws() };
+    for node in fixture.nodes.as_mut().unwrap() {
         node.provider_id = "hcloud://1".into();
         node.taints.clear();
     }
-    world
+    fixture
 }
 
-impl World {
-    fn judgement(&self) -> Judgement {
-        judge(&self.catalog, &self.manager, |_| self.secret.clone())
+impl Fixture {
+    fn validation(&self) -> Validation {
+        validate(&self.catalog, &self.ccm, |_| self.secret.clone())
     }
 
     fn rows(&self) -> Vec<Row> {
-        let judgement = self.judgement();
-        let others = self.others.iter().map(|(manager, goes_first, runs)| Other {
-            manager,
+        let validation = self.validation();
+        let others = self.others.iter().map(|(ccm, goes_first, runs)| Other {
+            ccm,
             goes_first: *goes_first,
             runs: runs.clone(),
         });
@@ -155,15 +155,15 @@ impl World {
             now: "2026-01-01T00:01:00Z".parse().unwrap(),
             by: self.by,
             catalog: &self.catalog,
-            manager: &self.manager,
-            provider: self.catalog.upstream_of(&self.manager.spec.provider).unwrap(),
-            judgement: &judgement,
+            ccm: &self.ccm,
+            provider: self.catalog.kubernetes_of(&self.ccm.spec.provider).unwrap(),
+            validation: &validation,
             is_installed: self.is_installed.clone(),
             others: Ok(others.collect()),
             nodes: self.nodes.as_deref().map_err(Clone::clone),
-            survey: &self.survey,
-            missing_rights: self.missing_rights.clone(),
-            deletion_right: self.deletion_right.clone(),
+            snapshot: &self.snapshot,
+            missing_permissions: self.missing_permissions.clone(),
+            deletion_permission: self.deletion_permission.clone(),
         })
     }
 
@@ -172,7 +172,7 @@ impl World {
     }
 
     fn spec(&mut self, spec: Value) {
-        self.manager = manager("cluster", spec);
+        self.ccm = asked("cluster", spec);
     }
 }
 
@@ -184,7 +184,7 @@ fn failed(rows: &[Row]) -> Vec<(Check, Outcome)> {
 }
 
 /// Which check fails after one change, and how.
-type Case = (Check, Outcome, &'static str, fn() -> World, fn(&mut World));
+type Case = (Check, Outcome, &'static str, fn() -> Fixture, fn(&mut Fixture));
 
 fn route(pods: &[&str]) -> Value {
     json!({"provider": "aws", "controllers": {"route": "Enabled"}, "network": {"podCIDRs": pods}})
@@ -213,200 +213,202 @@ fn lease(name: &str, renewed: &str) -> Lease {
 fn cases() -> Vec<Case> {
     use Outcome::{NotChecked, Refused, Warned};
     vec![
-        (Check::Configuration, Refused, "does not allow --nope", aws, |world| {
-            world.spec(json!({"provider": "aws", "arguments": {"--nope": "1"}}));
+        (Check::Configuration, Refused, "does not allow --nope", aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "arguments": {"--nope": "1"}}));
         }),
-        (Check::Configuration, Warned, "did you mean `VPC`", aws, |world| {
-            world.spec(json!({"provider": "aws", "cloudConfig": {"inline": "[Global]\nVPCC = x\n"}}));
+        (Check::Configuration, Warned, "did you mean `VPC`", aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "cloudConfig": {"inline": "[Global]\nVPCC = x\n"}}));
         }),
-        (Check::Credentials, Refused, "has no key token", hcloud, |world| world.secret = secret(&json!({"t": "eA=="}))),
-        (Check::Credentials, Refused, "is empty", hcloud, |world| world.secret = secret(&json!({"token": ""}))),
-        (Check::Credentials, Refused, "cannot be read", hcloud, |world| world.secret = Found::Unreadable("no".into())),
-        (Check::Credentials, NotChecked, "cannot be read", hcloud, |world| {
-            (world.secret, world.by) = (Found::Unreadable("no".into()), Reader::Caller);
+        (Check::Credentials, Refused, "has no key token", hcloud, |fixture| {
+            fixture.secret = secret(&json!({"t": "eA=="}))
         }),
-        (Check::Version, Warned, "there is no tag for Kubernetes 1.60", aws, |world| {
-            world.manager.cluster.minor = Minor(60);
+        (Check::Credentials, Refused, "is empty", hcloud, |fixture| fixture.secret = secret(&json!({"token": ""}))),
+        (Check::Credentials, Refused, "cannot be read", hcloud, |fixture| {
+            fixture.secret = Found::Unreadable("no".into())
         }),
-        (Check::Version, Warned, "1.35.2 is not among the tags", aws, |world| {
-            world.spec(json!({"provider": "aws", "image": {"version": "1.35.2", "registryMirror": "mirror:5000"}}));
+        (Check::Credentials, NotChecked, "cannot be read", hcloud, |fixture| {
+            (fixture.secret, fixture.by) = (Found::Unreadable("no".into()), Reader::Caller);
         }),
-        (Check::Companions, Refused, "runs in the CloudControllerManager older (provider aws)", aws, |world| {
+        (Check::Version, Warned, "there is no tag for Kubernetes 1.60", aws, |fixture| {
+            fixture.ccm.cluster.minor = Minor(60);
+        }),
+        (Check::Version, Warned, "1.35.2 is not among the tags", aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "image": {"version": "1.35.2", "registryMirror": "mirror:5000"}}));
+        }),
+        (Check::AdditionalCcms, Refused, "runs in the CloudControllerManager older (provider aws)", aws, |fixture| {
             let spec = json!({"provider": "aws", "ports": {"secure": 10300}});
-            world.others.push((manager("older", spec), true, None));
+            fixture.others.push((asked("older", spec), true, None));
         }),
-        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
-            world.survey.pods = vec![ccm(&["--controllers=cloud-node", "--secure-port=0"])];
+        (Check::OtherCcm, Refused, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
+            fixture.snapshot.pods = vec![ccm(&["--controllers=cloud-node", "--secure-port=0"])];
         }),
         (
-            Check::OtherManager,
+            Check::OtherCcm,
             Refused,
             "the holder elsewhere_1 of the lease kube-system/cloud-controller-manager runs",
             aws,
-            |world| {
-                world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:00:50Z")];
+            |fixture| {
+                fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:00:50Z")];
             },
         ),
-        (Check::OtherManager, NotChecked, "forbidden", aws, |world| world.survey.unseen_leases = Some(unseen())),
-        (Check::Companions, Refused, "runs in the CloudControllerManager younger", aws, |world| {
-            let runs = manager("younger", json!({"provider": "aws"}));
+        (Check::OtherCcm, NotChecked, "forbidden", aws, |fixture| fixture.snapshot.unseen_leases = Some(unseen())),
+        (Check::AdditionalCcms, Refused, "runs in the CloudControllerManager younger", aws, |fixture| {
+            let runs = asked("younger", json!({"provider": "aws"}));
             let asks = json!({"provider": "aws", "controllers": only_routes(), "network": {"podCIDRs": ["10.0.0.0/8"]}, "ports": {"secure": 1}});
-            world.others.push((manager("younger", asks), false, Some(runs)));
+            fixture.others.push((asked("younger", asks), false, Some(runs)));
         }),
         // What is left of one that is to go.
-        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
+        (Check::OtherCcm, Refused, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
             let removed = json!({"provider": "aws", "management": "Removed"});
-            world.others.push((manager("removed", removed), true, None));
-            world.survey.pods = vec![ours(ccm(&["--controllers=*", "--secure-port=0"]), "removed")];
+            fixture.others.push((asked("removed", removed), true, None));
+            fixture.snapshot.pods = vec![ours(ccm(&["--controllers=*", "--secure-port=0"]), "removed")];
         }),
-        (Check::OtherManager, Refused, "of the lease kube-system/cloud-controller-manager-removed", aws, |world| {
+        (Check::OtherCcm, Refused, "of the lease kube-system/cloud-controller-manager-removed", aws, |fixture| {
             let removed = json!({"provider": "aws", "management": "Removed"});
-            world.others.push((manager("removed", removed), true, None));
-            world.survey.leases = vec![lease("cloud-controller-manager-removed", "2026-01-01T00:01:00Z")];
+            fixture.others.push((asked("removed", removed), true, None));
+            fixture.snapshot.leases = vec![lease("cloud-controller-manager-removed", "2026-01-01T00:01:00Z")];
         }),
         // A chart's manifest may use the same ServiceAccount.
-        (Check::OtherManager, Warned, "by its name, pod kube-system/foreign runs cloudNode", aws, |world| {
-            world.survey.pods = vec![ccm(&["--secure-port=0"])];
+        (Check::OtherCcm, Warned, "by its name, pod kube-system/foreign runs cloudNode", aws, |fixture| {
+            fixture.snapshot.pods = vec![ccm(&["--secure-port=0"])];
         }),
-        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
+        (Check::OtherCcm, Refused, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
             let image = "digitalocean/digitalocean-cloud-controller-manager:v0.1.68";
             let arguments = ["--leader-elect=false", "--secure-port=0"];
-            world.survey.pods = vec![pod("foreign", &json!({"name": "ccm", "image": image, "args": arguments}))];
+            fixture.snapshot.pods = vec![pod("foreign", &json!({"name": "ccm", "image": image, "args": arguments}))];
         }),
         // It was removed, and its node is dead.
         (
-            Check::OtherManager,
+            Check::OtherCcm,
             Warned,
             "pod kube-system/foreign (being deleted on node old, whose kubelet does not report) ran cloudNode",
             aws,
-            |world| world.survey.pods = vec![leaving("old")],
+            |fixture| fixture.snapshot.pods = vec![leaving("old")],
         ),
-        (Check::OtherManager, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |world| {
-            world.survey.pods = vec![leaving("ip-10-0-0-1.ec2.internal")];
+        (Check::OtherCcm, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |fixture| {
+            fixture.snapshot.pods = vec![leaving("ip-10-0-0-1.ec2.internal")];
         }),
-        (Check::OtherManager, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |world| {
+        (Check::OtherCcm, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |fixture| {
             let holder = "old_1".into();
-            world.survey.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
-            world.survey.pods = vec![leaving("old")];
+            fixture.snapshot.leases =
+                vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
+            fixture.snapshot.pods = vec![leaving("old")];
         }),
         // Nobody knows whether it leads.
-        (Check::OtherManager, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |world| {
-            (world.survey.pods, world.survey.unseen_leases) = (vec![leaving("old")], Some(unseen()));
+        (Check::OtherCcm, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |fixture| {
+            (fixture.snapshot.pods, fixture.snapshot.unseen_leases) = (vec![leaving("old")], Some(unseen()));
         }),
         // One that leads is one.
-        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
-            world.survey.pods = vec![ccm(&["--secure-port=0"])];
+        (Check::OtherCcm, Refused, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
+            fixture.snapshot.pods = vec![ccm(&["--secure-port=0"])];
             let holder = "ip-10-0-0-1_1".into();
-            world.survey.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
+            fixture.snapshot.leases =
+                vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
         }),
-        (Check::OtherManager, Warned, "pod kube-system/foreign runs cloudNode", aws, |world| {
-            world.manager.skips = vec!["other-ccm".into()];
-            world.survey.pods = vec![ccm(&["--controllers=cloud-node", "--secure-port=0"])];
+        (Check::OtherCcm, Warned, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
+            fixture.ccm.skips = vec!["other-ccm".into()];
+            fixture.snapshot.pods = vec![ccm(&["--controllers=cloud-node", "--secure-port=0"])];
         }),
-        (Check::OtherManager, NotChecked, "forbidden", aws, |world| {
-            world.is_installed = Err(unseen());
-            world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        (Check::OtherCcm, NotChecked, "forbidden", aws, |fixture| {
+            fixture.is_installed = Err(unseen());
+            fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
         }),
-        (Check::Ports, Warned, "10258 of pod kube-system/web", aws, |world| {
-            world.survey.pods = vec![pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}))];
+        (Check::Ports, Warned, "10258 of pod kube-system/web", aws, |fixture| {
+            fixture.snapshot.pods = vec![pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}))];
         }),
-        (Check::Ports, Warned, "10258 of pod kube-system/web (being deleted)", aws, |world| {
+        (Check::Ports, Warned, "10258 of pod kube-system/web (being deleted)", aws, |fixture| {
             let mut web = pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}));
             web.seen.is_terminating = true;
-            world.survey.pods = vec![web];
+            fixture.snapshot.pods = vec![web];
         }),
-        (Check::Ports, Warned, "10258 of the CloudControllerManager older", aws, |world| {
+        (Check::Ports, Warned, "10258 of the CloudControllerManager older", aws, |fixture| {
             let only = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"});
-            world.others.push((manager("older", json!({"provider": "aws", "controllers": only})), true, None));
-            world.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
+            fixture.others.push((asked("older", json!({"provider": "aws", "controllers": only})), true, None));
+            fixture.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
         }),
-        (Check::Kubelets, Warned, "neither a providerID nor the taint", aws, |world| world.nodes()[1].taints.clear()),
-        (Check::ProviderIds, Warned, "of another cloud (k3s://): i-0123456789abcdef0", aws, |world| {
-            world.nodes()[1].provider_id = "k3s://a".into();
+        (Check::Kubelets, Warned, "neither a providerID nor the taint", aws, |fixture| {
+            fixture.nodes()[1].taints.clear()
         }),
-        (Check::ProviderIds, Refused, "takes such nodes for gone", vsphere, |world| {
-            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
-            world.nodes()[1].provider_id = "aws:///a/i-1".into();
+        (Check::ProviderIds, Warned, "of another cloud (k3s://): i-0123456789abcdef0", aws, |fixture| {
+            fixture.nodes()[1].provider_id = "k3s://a".into();
         }),
-        (Check::Region, Refused, "the region eu-west-1", aws, |world| {
-            world.spec(json!({"provider": "aws", "cloudConfig": {"inline": "[Global]\nRegion = eu-west-1\n"}}));
-            let node = &mut world.nodes()[1];
+        (Check::ProviderIds, Refused, "takes such nodes for gone", vsphere, |fixture| {
+            fixture.ccm.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
+            fixture.nodes()[1].provider_id = "aws:///a/i-1".into();
+        }),
+        (Check::Region, Refused, "the region eu-west-1", aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "cloudConfig": {"inline": "[Global]\nRegion = eu-west-1\n"}}));
+            let node = &mut fixture.nodes()[1];
             (node.provider_id, node.region) = ("aws:///us-east-1a/i-1".into(), "us-east-1".into());
             node.taints.clear();
         }),
-        (Check::NodeNames, Warned, "the private DNS name or the id of the instance: worker", aws, |world| {
-            world.nodes()[1].name = "worker".into();
+        (Check::NodeNames, Warned, "the private DNS name or the id of the instance: worker", aws, |fixture| {
+            fixture.nodes()[1].name = "worker".into();
         }),
-        (Check::NodeNames, NotChecked, "the name of the server", hcloud, |world| {
-            world.nodes()[1].provider_id.clear();
-            world.nodes()[1].taints.push(UNINITIALIZED.into());
+        (Check::NodeNames, NotChecked, "the name of the server", hcloud, |fixture| {
+            fixture.nodes()[1].provider_id.clear();
+            fixture.nodes()[1].taints.push(UNINITIALIZED.into());
         }),
-        (Check::NodeIps, Warned, "needs the key network in the Secret", hcloud, |world| {
-            world.nodes()[1].provided_ip = "10.0.0.2".into();
+        (Check::NodeIps, Warned, "needs the key network in the Secret", hcloud, |fixture| {
+            fixture.nodes()[1].provided_ip = "10.0.0.2".into();
         }),
-        (Check::NotReadyNodes, Warned, "would delete these first", hcloud, |world| world.nodes()[1].ready = None),
-        (Check::NotReadyNodes, Refused, "would delete these first", hcloud, |world| {
-            world.nodes()[1].ready = None;
-            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
+        (Check::NotReadyNodes, Warned, "would delete these first", hcloud, |fixture| fixture.nodes()[1].ready = None),
+        (Check::NotReadyNodes, Refused, "would delete these first", hcloud, |fixture| {
+            fixture.nodes()[1].ready = None;
+            fixture.ccm.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
         }),
-        (Check::ControlPlane, Warned, "no node has the label", hcloud, |world| {
-            world.nodes()[0].is_control_plane = false;
-            world.manager.cluster.control_plane_nodes = 0;
+        (Check::ControlPlane, Warned, "no node has the label", hcloud, |fixture| {
+            fixture.nodes()[0].is_control_plane = false;
+            fixture.ccm.cluster.control_plane_nodes = 0;
         }),
         // The same for each distribution: what is built into it is refused by its name.
         (
-            Check::OtherManager,
+            Check::OtherCcm,
             Refused,
             "the cloud controller of k3s (on the servers ip-10-0-0-1.ec2.internal) runs cloudNode",
             aws,
-            |world| {
-                world.nodes()[0].k3s_controllers = Some("*,-route".into());
+            |fixture| {
+                fixture.nodes()[0].k3s_controllers = Some("*,-route".into());
                 // It holds a lease, too.
-                world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+                fixture.snapshot.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
             },
         ),
         (
-            Check::OtherManager,
+            Check::OtherCcm,
             Refused,
             "the cloud controller of k3s (the holder elsewhere_1 of the lease",
             aws,
-            |world| {
-                world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            |fixture| {
+                fixture.snapshot.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
             },
         ),
         (
-            Check::OtherManager,
+            Check::OtherCcm,
             Refused,
             "the cloud controller of RKE2 (pod kube-system/cloud-controller-manager-ip-10-0-0-1.ec2.internal) runs cloudNode",
             aws,
-            |world| {
-                world.manager.cluster.distribution = Distribution::Rke2;
+            |fixture| {
+                fixture.ccm.cluster.distribution = Distribution::Rke2;
                 let image =
                     json!({"name": "ccm", "image": "rancher/rke2-cloud-provider:v1", "args": ["--secure-port=0"]});
-                world.survey.pods = vec![pod("cloud-controller-manager-ip-10-0-0-1.ec2.internal", &image)];
+                fixture.snapshot.pods = vec![pod("cloud-controller-manager-ip-10-0-0-1.ec2.internal", &image)];
             },
         ),
-        (
-            Check::OtherManager,
-            Refused,
-            "the cloud provider of k0s (the holder elsewhere_1 of the lease",
-            aws,
-            |world| {
-                world.manager.cluster.distribution = Distribution::K0s;
-                world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
-            },
-        ),
-        (Check::ProviderIds, Warned, "written by the cloud provider of k0s, and read by no cloud", aws, |world| {
-            world.nodes()[1].provider_id = "k0s-cloud-provider://a".into();
+        (Check::OtherCcm, Refused, "the cloud provider of k0s (the holder elsewhere_1 of the lease", aws, |fixture| {
+            fixture.ccm.cluster.distribution = Distribution::K0s;
+            fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        }),
+        (Check::ProviderIds, Warned, "written by the cloud provider of k0s, and read by no cloud", aws, |fixture| {
+            fixture.nodes()[1].provider_id = "k0s-cloud-provider://a".into();
         }),
         (
             Check::Distribution,
             Warned,
             "spec.distribution is K3s, and the node ip-10-0-0-1.ec2.internal shows Talos",
             aws,
-            |world| {
-                world.spec(json!({"provider": "aws", "distribution": "K3s"}));
-                world.nodes()[0].distribution = Some(Distribution::Talos);
+            |fixture| {
+                fixture.spec(json!({"provider": "aws", "distribution": "K3s"}));
+                fixture.nodes()[0].distribution = Some(Distribution::Talos);
             },
         ),
         (
@@ -414,93 +416,101 @@ fn cases() -> Vec<Case> {
             Warned,
             "ip-10-0-0-1.ec2.internal (node-role.kubernetes.io/control-plane=:NoExecute)",
             aws,
-            |world| {
+            |fixture| {
                 let taints = [
                     "node-role.kubernetes.io/control-plane=:NoSchedule",
                     "node-role.kubernetes.io/control-plane=:NoExecute",
                 ];
-                world.nodes()[0].own_taints = taints.map(str::to_owned).into();
+                fixture.nodes()[0].own_taints = taints.map(str::to_owned).into();
             },
         ),
-        (Check::Architecture, Refused, "built for amd64, arm64", aws, |world| {
-            world.nodes()[0].architecture = "s390x".into();
+        (Check::Architecture, Refused, "built for amd64, arm64", aws, |fixture| {
+            fixture.nodes()[0].architecture = "s390x".into();
         }),
-        (Check::Architecture, NotChecked, "own.example/ccm is built for", aws, |world| {
-            world.spec(json!({"provider": "aws", "image": {"repository": "own.example/ccm", "version": "v1.35.0"}}));
+        (Check::Architecture, NotChecked, "own.example/ccm is built for", aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "image": {"repository": "own.example/ccm", "version": "v1.35.0"}}));
         }),
-        (Check::Architecture, Warned, "built for amd64, arm64", hcloud_anywhere, |world| {
-            world.nodes()[1].architecture = "s390x".into();
+        (Check::Architecture, Warned, "built for amd64, arm64", hcloud_anywhere, |fixture| {
+            fixture.nodes()[1].architecture = "s390x".into();
         }),
-        (Check::Network, Warned, "no network plugin yet", aws, |world| {
-            world.nodes()[1].ready.as_mut().unwrap().lacks_network = true;
+        (Check::Network, Warned, "no network plugin yet", aws, |fixture| {
+            fixture.nodes()[1].ready.as_mut().unwrap().lacks_network = true;
         }),
-        (Check::PodCidrs, Warned, "no spec.podCIDR", aws, |world| {
-            world.spec(route(&["10.0.0.0/8"]));
-            world.nodes()[1].has_pod_cidr = false;
-            world.survey.pods = vec![allocator(&["--cluster-cidr=10.0.0.0/8"])];
+        (Check::PodCidrs, Warned, "no spec.podCIDR", aws, |fixture| {
+            fixture.spec(route(&["10.0.0.0/8"]));
+            fixture.nodes()[1].has_pod_cidr = false;
+            fixture.snapshot.pods = vec![allocator(&["--cluster-cidr=10.0.0.0/8"])];
         }),
-        (Check::PodCidrs, Refused, "subnets of 10.0.0.0/8, not of 10.1.0.0/16", aws, |world| {
-            world.spec(route(&["10.1.0.0/16"]));
-            world.survey.pods = vec![allocator(&["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"])];
+        (Check::PodCidrs, Refused, "subnets of 10.0.0.0/8, not of 10.1.0.0/16", aws, |fixture| {
+            fixture.spec(route(&["10.1.0.0/16"]));
+            fixture.snapshot.pods = vec![allocator(&["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"])];
         }),
-        (Check::PodSecurity, Warned, "enforces the level baseline", aws, |world| {
+        (Check::PodSecurity, Warned, "enforces the level baseline", aws, |fixture| {
             let labels = json!({"pod-security.kubernetes.io/enforce": "baseline"});
-            world.survey.namespaces.insert("kube-system".into(), Ok(json!({"metadata": {"labels": labels}})));
+            fixture.snapshot.namespaces.insert("kube-system".into(), Ok(json!({"metadata": {"labels": labels}})));
         }),
-        (Check::PodSecurity, Refused, "there is no namespace kube-system", aws, |world| {
-            world.survey.namespaces.insert("kube-system".into(), Ok(Value::Null));
+        (Check::PodSecurity, Refused, "there is no namespace kube-system", aws, |fixture| {
+            fixture.snapshot.namespaces.insert("kube-system".into(), Ok(Value::Null));
         }),
-        (Check::PodSecurity, NotChecked, "forbidden", aws, |world| {
-            world.survey.namespaces.insert("kube-system".into(), Err(unseen()));
+        (Check::PodSecurity, NotChecked, "forbidden", aws, |fixture| {
+            fixture.snapshot.namespaces.insert("kube-system".into(), Err(unseen()));
         }),
-        (Check::Rights, Refused, "the operator may not create nodes", aws, |world| {
-            world.missing_rights = Ok(vec!["create nodes".into()]);
+        (Check::Permissions, Refused, "the operator may not create nodes", aws, |fixture| {
+            fixture.missing_permissions = Ok(vec!["create nodes".into()]);
         }),
-        (Check::Rights, NotChecked, "forbidden", aws, |world| world.missing_rights = Err(unseen())),
-        (Check::Rights, Warned, "that somebody grants it", aws, |world| {
-            world.missing_rights = Ok(vec!["create validatingadmissionpolicies".into()]);
+        (Check::Permissions, NotChecked, "forbidden", aws, |fixture| fixture.missing_permissions = Err(unseen())),
+        (Check::Permissions, Warned, "that somebody grants it", aws, |fixture| {
+            fixture.missing_permissions = Ok(vec!["create validatingadmissionpolicies".into()]);
         }),
-        (Check::DeletionRight, Refused, "may delete nodes already, by free, other: ", aws, |world| {
-            world.deletion_right = Ok(Some(vec!["free".into(), "other".into()]));
+        (Check::DeletionPermission, Refused, "may delete nodes already, by free, other: ", aws, |fixture| {
+            fixture.deletion_permission = Ok(Some(vec!["free".into(), "other".into()]));
         }),
-        (Check::DeletionRight, Refused, "aws-cloud-controller-manager may delete nodes already: ", aws, |world| {
-            world.deletion_right = Ok(Some(Vec::new()));
+        (
+            Check::DeletionPermission,
+            Refused,
+            "aws-cloud-controller-manager may delete nodes already: ",
+            aws,
+            |fixture| {
+                fixture.deletion_permission = Ok(Some(Vec::new()));
+            },
+        ),
+        (Check::DeletionPermission, NotChecked, "forbidden", aws, |fixture| {
+            fixture.deletion_permission = Err(unseen())
         }),
-        (Check::DeletionRight, NotChecked, "forbidden", aws, |world| world.deletion_right = Err(unseen())),
     ]
 }
 
-fn vsphere() -> World {
+fn vsphere() -> Fixture {
     let inline = "global:\n  secretName: vsphere\n  secretNamespace: kube-system\nvcenter:\n  a:\n    server: vc.example\n    datacenters: [dc]\n";
     let spec = json!({
         "provider": "vsphere", "cloudConfig": {"inline": inline}, "credentials": {"secretRef": {"name": "vsphere"}},
     });
     let data = json!({"vc.example.username": "eA==", "vc.example.password": "eA=="});
-    let mut world = World { manager: manager("cluster", spec), secret: secret(&data), ..hcloud() };
-    world.nodes().iter_mut().for_each(|node| node.provider_id = "vsphere://1".into());
-    world
+    let mut fixture = Fixture { ccm: asked("cluster", spec), secret: secret(&data), ..hcloud() };
+    fixture.nodes().iter_mut().for_each(|node| node.provider_id = "vsphere://1".into());
+    fixture
 }
 
 /// With a managed identity, and so without a Secret.
-fn azure() -> World {
+fn azure() -> Fixture {
     let config = json!({"inline": "{\"useManagedIdentityExtension\": true}"});
     let spec = json!({"provider": "azure", "cloudConfig": config});
-    let mut world = World { manager: manager("cluster", spec), secret: Found::Absent, ..hcloud() };
-    world.nodes().iter_mut().for_each(|node| node.provider_id = "azure:///subscriptions/1".into());
-    world
+    let mut fixture = Fixture { ccm: asked("cluster", spec), secret: Found::Absent, ..hcloud() };
+    fixture.nodes().iter_mut().for_each(|node| node.provider_id = "azure:///subscriptions/1".into());
+    fixture
 }
 
 /// The control plane is elsewhere.
-fn hcloud_anywhere() -> World {
-    let mut world = hcloud();
-    world.nodes()[1].is_control_plane = true;
-    world
+fn hcloud_anywhere() -> Fixture {
+    let mut fixture = hcloud();
+    fixture.nodes()[1].is_control_plane = true;
+    fixture
 }
 
 #[test]
 fn a_good_cluster_passes_and_what_cannot_be_known_says_how_to_check_it() {
-    for world in [aws(), hcloud(), vsphere(), azure(), hcloud_anywhere()] {
-        let rows = world.rows();
+    for fixture in [aws(), hcloud(), vsphere(), azure(), hcloud_anywhere()] {
+        let rows = fixture.rows();
         assert_eq!(failed(&rows), [], "{rows:#?}");
         assert_eq!(rows.iter().map(|row| row.check).collect::<Vec<_>>(), Check::ALL);
         let not_checked = rows.iter().filter(|row| row.result == Outcome::NotChecked);
@@ -512,14 +522,14 @@ fn a_good_cluster_passes_and_what_cannot_be_known_says_how_to_check_it() {
 fn each_check_fails_by_one_change_and_no_other_does() {
     let mut seen = Vec::new();
     for (check, outcome, text, base, change) in cases() {
-        let mut world = base();
-        change(&mut world);
-        let rows = world.rows();
+        let mut fixture = base();
+        change(&mut fixture);
+        let rows = fixture.rows();
         assert_eq!(failed(&rows), [(check, outcome)], "{text}: {rows:#?}");
         let row = rows.iter().find(|row| row.check == check).unwrap();
         assert!(row.message.contains(text), "{}", row.message);
         // Of these the message says what to do.
-        let in_message = matches!(check, Check::Configuration | Check::Credentials | Check::Companions);
+        let in_message = matches!(check, Check::Configuration | Check::Credentials | Check::AdditionalCcms);
         assert!(in_message || !row.fix.is_empty(), "{check:?}");
         seen.push(check);
     }
@@ -529,137 +539,138 @@ fn each_check_fails_by_one_change_and_no_other_does() {
 
 #[test]
 fn what_is_well_in_spite_of_its_looks_passes() {
-    type Good = fn() -> World;
-    type Change = fn(&mut World);
+    type Good = fn() -> Fixture;
+    type Change = fn(&mut Fixture);
     let changes: &[(Good, Change)] = &[
-        // A companion with other controllers, and one that is younger.
-        (aws, |world| world.survey.pods = vec![ccm(&["--controllers=route", "--secure-port=0"])]),
-        (aws, |world| world.others.push((manager("younger", json!({"provider": "aws"})), false, None))),
-        (aws, |world| {
+        // An additional CCM with other controllers, and one that is younger.
+        (aws, |fixture| fixture.snapshot.pods = vec![ccm(&["--controllers=route", "--secure-port=0"])]),
+        (aws, |fixture| fixture.others.push((asked("younger", json!({"provider": "aws"})), false, None))),
+        (aws, |fixture| {
             let spec = json!({"provider": "aws", "management": "Removed"});
-            world.others.push((manager("removed", spec), true, None));
+            fixture.others.push((asked("removed", spec), true, None));
         }),
         // A lease that nobody renews, our own, that of another CloudControllerManager, and that of ServiceLB.
-        (aws, |world| world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:00:40Z")]),
-        (aws, |world| {
-            world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
-            world.is_installed = Ok(true);
+        (aws, |fixture| fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:00:40Z")]),
+        (aws, |fixture| {
+            fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            fixture.is_installed = Ok(true);
         }),
-        (aws, |world| {
-            world.survey.leases = vec![lease("cloud-controller-manager-younger", "2026-01-01T00:01:00Z")];
-            world.others.push((manager("younger", json!({"provider": "aws"})), false, None));
+        (aws, |fixture| {
+            fixture.snapshot.leases = vec![lease("cloud-controller-manager-younger", "2026-01-01T00:01:00Z")];
+            fixture.others.push((asked("younger", json!({"provider": "aws"})), false, None));
         }),
-        (aws, |world| {
-            world.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
-            world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        (aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
+            fixture.snapshot.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
         }),
-        (aws, |world| {
-            world.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
-            world.nodes()[0].k3s_controllers = Some("*,-route,-cloud-node,-cloud-node-lifecycle".into());
+        (aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
+            fixture.nodes()[0].k3s_controllers = Some("*,-route,-cloud-node,-cloud-node-lifecycle".into());
             // From the time before it was turned off.
-            world.nodes()[1].provider_id = "aws:///a/i-1".into();
-            world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            fixture.nodes()[1].provider_id = "aws:///a/i-1".into();
+            fixture.snapshot.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
         }),
-        (aws, |world| {
+        (aws, |fixture| {
             let off = "-cloud-node,-cloud-node-lifecycle,-service";
-            world.nodes()[0].k3s_controllers = Some(format!("*,-route,{off}"));
+            fixture.nodes()[0].k3s_controllers = Some(format!("*,-route,{off}"));
         }),
         // That of k0s has no controller of Services, and this one another lease.
-        (aws, |world| {
+        (aws, |fixture| {
             let spec = json!({
                 "provider": "aws", "leaderElection": {"leaseName": "own"},
                 "controllers": {"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"},
             });
-            world.spec(spec);
-            world.manager.cluster.distribution = Distribution::K0s;
-            world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            fixture.spec(spec);
+            fixture.ccm.cluster.distribution = Distribution::K0s;
+            fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
         }),
         // The taints of the distributions, and one on another node.
-        (aws, |world| {
-            world.nodes()[0].own_taints = DISTRIBUTION_TAINTS.map(str::to_owned).into();
-            world.nodes()[1].own_taints = vec!["dedicated=gpu:NoSchedule".into()];
+        (aws, |fixture| {
+            fixture.nodes()[0].own_taints = DISTRIBUTION_TAINTS.map(str::to_owned).into();
+            fixture.nodes()[1].own_taints = vec!["dedicated=gpu:NoSchedule".into()];
         }),
-        (aws, |world| {
+        (aws, |fixture| {
             let tolerations =
                 json!([{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]);
-            world.spec(json!({"provider": "aws", "placement": {"tolerations": tolerations}}));
-            world.nodes()[0].own_taints = vec!["dedicated=gpu:NoSchedule".into()];
+            fixture.spec(json!({"provider": "aws", "placement": {"tolerations": tolerations}}));
+            fixture.nodes()[0].own_taints = vec!["dedicated=gpu:NoSchedule".into()];
         }),
         // No network plugin yet, but kube-proxy.
-        (aws, |world| {
-            world.survey.has_kube_proxy = true;
-            world.nodes()[0].ready.as_mut().unwrap().lacks_network = true;
+        (aws, |fixture| {
+            fixture.snapshot.has_kube_proxy = true;
+            fixture.nodes()[0].ready.as_mut().unwrap().lacks_network = true;
         }),
         // The control plane is elsewhere, and it is said where the pods run.
-        (aws, |world| {
-            world.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"ccm": "here"}}}));
-            world.manager.cluster.control_plane_nodes = 0;
-            world.nodes()[0].is_control_plane = false;
+        (aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"ccm": "here"}}}));
+            fixture.ccm.cluster.control_plane_nodes = 0;
+            fixture.nodes()[0].is_control_plane = false;
         }),
         // A pod of ours.
-        (aws, |world| {
-            world.survey.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
+        (aws, |fixture| {
+            fixture.snapshot.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
         }),
         // Its own lease, which a pod of its own holds although the workload is gone.
-        (aws, |world| {
-            world.survey.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
+        (aws, |fixture| {
+            fixture.snapshot.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
             let holder = "ip-10-0-0-1_1".into();
-            world.survey.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
+            fixture.snapshot.leases =
+                vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
         }),
         // A port on a node that the pods do not run on.
-        (aws, |world| {
+        (aws, |fixture| {
             let mut pod = ccm(&[]);
             (pod.seen.node, pod.controllers) = ("i-0123456789abcdef0".into(), None);
-            world.survey.pods = vec![pod];
+            fixture.snapshot.pods = vec![pod];
         }),
         // Subnets that come yet.
-        (aws, |world| {
-            world.spec(route(&["10.0.0.0/8"]));
-            world.nodes()[1].has_pod_cidr = false;
-            world.survey.pods = vec![allocator(&["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"])];
+        (aws, |fixture| {
+            fixture.spec(route(&["10.0.0.0/8"]));
+            fixture.nodes()[1].has_pod_cidr = false;
+            fixture.snapshot.pods = vec![allocator(&["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"])];
         }),
         // Nothing is deleted, and a node that waits is not ready for long.
-        (hcloud, |world| {
-            world.nodes()[1].ready = None;
-            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Disabled;
+        (hcloud, |fixture| {
+            fixture.nodes()[1].ready = None;
+            fixture.ccm.spec.controllers.cloud_node_lifecycle = Lifecycle::Disabled;
         }),
-        (aws, |world| world.nodes()[1].ready = None),
+        (aws, |fixture| fixture.nodes()[1].ready = None),
         // The plan selects the architecture.
-        (vsphere, |world| {
-            let mut other = world.nodes()[0].clone();
+        (vsphere, |fixture| {
+            let mut other = fixture.nodes()[0].clone();
             other.architecture = "arm64".into();
-            world.nodes().push(other);
+            fixture.nodes().push(other);
         }),
-        (aws, |world| {
-            world.manager.cluster.distribution = Distribution::Rke2;
-            world.nodes()[1].ready.as_mut().unwrap().lacks_network = true;
+        (aws, |fixture| {
+            fixture.ccm.cluster.distribution = Distribution::Rke2;
+            fixture.nodes()[1].ready.as_mut().unwrap().lacks_network = true;
         }),
     ];
     for (number, (base, change)) in changes.iter().enumerate() {
-        let mut world = base();
-        change(&mut world);
-        assert_eq!(failed(&world.rows()), [], "{number}");
+        let mut fixture = base();
+        change(&mut fixture);
+        assert_eq!(failed(&fixture.rows()), [], "{number}");
     }
 }
 
 #[test]
 fn a_node_that_nobody_initializes_counts_where_its_cloud_would_take_it_for_gone() {
-    let result = |world: World| {
-        let rows = world.rows();
+    let result = |fixture: Fixture| {
+        let rows = fixture.rows();
         let row = rows.into_iter().find(|row| row.check == Check::ProviderIds).unwrap();
         (row.result, row.message)
     };
     for (base, enabled, expected) in [
-        (hcloud as fn() -> World, false, Outcome::Warned),
+        (hcloud as fn() -> Fixture, false, Outcome::Warned),
         (hcloud, true, Outcome::Refused),
         (vsphere, true, Outcome::Passed),
     ] {
-        let mut world = base();
-        world.nodes()[1].provider_id.clear();
+        let mut fixture = base();
+        fixture.nodes()[1].provider_id.clear();
         if enabled {
-            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
+            fixture.ccm.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
         }
-        let (found, message) = result(world);
+        let (found, message) = result(fixture);
         assert_eq!(found, expected, "{message}");
         assert!(found == Outcome::Passed || message.contains("without a providerID: i-"), "{message}");
     }
@@ -670,7 +681,7 @@ fn a_node_that_nobody_initializes_counts_where_its_cloud_would_take_it_for_gone(
 }
 
 #[test]
-fn missing_rights_name_the_flag_of_the_installation() {
+fn missing_permissions_name_the_flag_of_the_installation() {
     for (missing, expected) in [
         (
             &["create deployments.apps in namespace elsewhere"][..],
@@ -684,21 +695,21 @@ fn missing_rights_name_the_flag_of_the_installation() {
         ),
         (&["patch services", "delete nodes"], "aws in --providers, with --node-deletion"),
     ] {
-        let mut world = aws();
+        let mut fixture = aws();
         if expected.contains("--names") {
-            world.manager.name = "second".into();
+            fixture.ccm.name = "second".into();
         }
-        world.missing_rights = Ok(missing.iter().map(|need| (*need).to_owned()).collect());
-        let rows = world.rows();
-        let row = rows.iter().find(|row| row.check == Check::Rights).unwrap();
+        fixture.missing_permissions = Ok(missing.iter().map(|need| (*need).to_owned()).collect());
+        let rows = fixture.rows();
+        let row = rows.iter().find(|row| row.check == Check::Permissions).unwrap();
         assert_eq!(row.fix, format!("install the operator again with {expected}"));
     }
 }
 
 #[test]
 fn what_passes_for_want_of_a_question_says_so() {
-    let said = |world: &World, check: Check| {
-        let rows = world.rows();
+    let said = |fixture: &Fixture, check: Check| {
+        let rows = fixture.rows();
         let row = rows.into_iter().find(|row| row.check == check).unwrap();
         assert_eq!(row.result, Outcome::Passed);
         row.message
@@ -716,21 +727,21 @@ fn what_passes_for_want_of_a_question_says_so() {
 
 #[test]
 fn unread_nodes_are_not_checked() {
-    let mut world = aws();
-    world.nodes = Err(unseen());
-    let failed = failed(&world.rows());
+    let mut fixture = aws();
+    fixture.nodes = Err(unseen());
+    let failed = failed(&fixture.rows());
     assert_eq!(failed.len(), 11, "{failed:?}");
     assert!(failed.iter().all(|(_, outcome)| *outcome == Outcome::NotChecked), "{failed:?}");
 }
 
 #[test]
 fn a_line_and_a_screen_name_what_is_wrong_and_what_to_do() {
-    let mut world = aws();
-    world.missing_rights = Ok((0..8).map(|number| format!("get a{number}")).collect());
-    let rows = world.rows();
+    let mut fixture = aws();
+    fixture.missing_permissions = Ok((0..8).map(|number| format!("get a{number}")).collect());
+    let rows = fixture.rows();
     assert_eq!(
         line(&rows, Outcome::Refused),
-        "rights: the operator may not get a0, get a1, get a2, get a3, get a4 and 3 more: install the operator again with aws in \
+        "permissions: the operator may not get a0, get a1, get a2, get a3, get a4 and 3 more: install the operator again with aws in \
          --providers"
     );
     let report = screen::Report::new("cluster", "aws", rows);
@@ -738,8 +749,8 @@ fn a_line_and_a_screen_name_what_is_wrong_and_what_to_do() {
     assert!(!report.passed && text.contains("REFUSED") && text.contains("-> install the operator again"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let json = serde_json::to_value(&report).unwrap();
-    let row = json["checks"].as_array().unwrap().iter().find(|row| row["check"] == "rights").unwrap();
-    assert_eq!((&row["result"], &row["reason"]), (&json!("Refused"), &json!("Rights")));
+    let row = json["checks"].as_array().unwrap().iter().find(|row| row["check"] == "permissions").unwrap();
+    assert_eq!((&row["result"], &row["reason"]), (&json!("Refused"), &json!("Permissions")));
 }
 
 #[test]
@@ -753,10 +764,10 @@ fn the_page_describes_each_check() {
 #[test]
 fn no_advice_makes_a_server_leave_etcd_unseen_and_a_node_of_no_cloud_is_fine() {
     let fix = |check: Check, is_etcd: bool, change: fn(&mut Node)| {
-        let mut world = aws();
-        world.nodes()[1].is_etcd = is_etcd;
-        change(&mut world.nodes()[1]);
-        let row = world.rows().into_iter().find(|row| row.check == check).unwrap();
+        let mut fixture = aws();
+        fixture.nodes()[1].is_etcd = is_etcd;
+        change(&mut fixture.nodes()[1]);
+        let row = fixture.rows().into_iter().find(|row| row.check == check).unwrap();
         assert!(row.result == Outcome::Passed || !row.fix.is_empty(), "{row:?}");
         row.fix
     };

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 /// How often files are looked at although nothing was reported.
-const LOOK_PERIOD: Duration = Duration::from_secs(10);
+const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// The size of the buffer for reports, in bytes; one takes at most 272.
 const BUFFER: usize = 4096;
@@ -39,10 +39,10 @@ impl Changes {
     pub(crate) fn of(paths: Vec<PathBuf>) -> Self {
         let reports = Inotify::init().and_then(|inotify| inotify.into_event_stream(vec![0; BUFFER]));
         let reports = reports.inspect_err(|error| {
-            let seconds = LOOK_PERIOD.as_secs();
+            let seconds = CHECK_PERIOD.as_secs();
             warn!("failed to watch files, which are looked at every {seconds} s instead: {error}");
         });
-        let changes = Self { paths, reports: reports.ok(), due: Instant::now() + LOOK_PERIOD };
+        let changes = Self { paths, reports: reports.ok(), due: Instant::now() + CHECK_PERIOD };
         changes.watch();
         changes
     }
@@ -59,7 +59,7 @@ impl Changes {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(self.due) => {
-                    self.due = Instant::now() + LOOK_PERIOD;
+                    self.due = Instant::now() + CHECK_PERIOD;
                     // Files that were replaced, and folders that did not exist.
                     self.watch();
                     return;

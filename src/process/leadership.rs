@@ -56,7 +56,7 @@ impl Now {
     }
 }
 
-/// A controller's right to write: while it leads, until the process stops.
+/// A controller's permission to write: while it leads, until the process stops.
 #[derive(Clone, Debug)]
 pub struct Authority {
     /// Whether the process leads, and until when.
@@ -78,9 +78,9 @@ impl Authority {
     }
 
     /// Why this process does not lead, if the reason is not another holder.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         match &*self.leadership.borrow() {
-            Leadership::Waiting(trouble) => trouble.clone(),
+            Leadership::Waiting(problem) => problem.clone(),
             Leadership::Leading(_) => None,
         }
     }

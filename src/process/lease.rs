@@ -170,9 +170,9 @@ impl Election {
                     self.wait_until_free(changes.get_or_insert_with(|| Changes::of(self))).await;
                 }
                 Err(error) => {
-                    let trouble = format!("failed to acquire the lease {lease}: {}", request::describe(&error));
-                    warn!("{trouble}");
-                    self.leading.send_replace(Leadership::Waiting(Some(trouble)));
+                    let problem = format!("failed to acquire the lease {lease}: {}", request::describe(&error));
+                    warn!("{problem}");
+                    self.leading.send_replace(Leadership::Waiting(Some(problem)));
                     tokio::time::sleep(jittered(self.timings.retry_period.min(RETRY_AFTER_ERROR))).await;
                 }
             }

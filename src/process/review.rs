@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long an answer counts, as for a Kubernetes API server of one's own (apiserver's delegating authenticator): a revoked
-/// right is one for a minute more, a granted one is seen after ten seconds.
+/// permission is one for a minute more, a granted one is seen after ten seconds.
 const ALLOWED_PERIOD: Duration = Duration::from_secs(60);
 const DENIED_PERIOD: Duration = Duration::from_secs(10);
 
@@ -38,7 +38,7 @@ const LONGEST_TOKEN: usize = 16 << 10;
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// The user may do this.
     Allowed,
     /// The token is none of the cluster's.
@@ -64,20 +64,20 @@ pub struct Reviewer {
 /// An answer of the API server.
 #[derive(Clone, Copy)]
 struct Answer {
-    verdict: Verdict,
+    decision: Decision,
     at: Instant,
 }
 
 impl Answer {
     /// Whether it counts without being asked for again.
     fn is_new(&self, now: Instant) -> bool {
-        let period = if self.verdict == Verdict::Allowed { ALLOWED_PERIOD } else { DENIED_PERIOD };
+        let period = if self.decision == Decision::Allowed { ALLOWED_PERIOD } else { DENIED_PERIOD };
         now < self.at + period
     }
 
     /// Whether it has allowed something lately.
     fn has_allowed(&self, now: Instant) -> bool {
-        self.verdict == Verdict::Allowed && now < self.at + PROVEN_PERIOD
+        self.decision == Decision::Allowed && now < self.at + PROVEN_PERIOD
     }
 }
 
@@ -88,40 +88,40 @@ impl Reviewer {
     }
 
     /// Whether the owner of a token may get a path of this server. A client whose token allows it has proven so.
-    pub async fn get(&self, caller: &Caller, token: &str, path: &str) -> Verdict {
-        let verdict = self.verdict(caller, token, path).await;
-        if verdict == Verdict::Allowed {
+    pub async fn get(&self, caller: &Caller, token: &str, path: &str) -> Decision {
+        let decision = self.decision(caller, token, path).await;
+        if decision == Decision::Allowed {
             caller.prove();
             self.reviews.lock().unwrap_or_else(PoisonError::into_inner).prove(caller.peer, Instant::now().into_std());
         }
-        verdict
+        decision
     }
 
-    async fn verdict(&self, caller: &Caller, token: &str, path: &str) -> Verdict {
+    async fn decision(&self, caller: &Caller, token: &str, path: &str) -> Decision {
         if token.is_empty() || token.len() > LONGEST_TOKEN {
-            return Verdict::Unauthenticated;
+            return Decision::Unauthenticated;
         }
         let key: [u8; 32] = Sha256::new().chain_update(path).chain_update([0]).chain_update(token).finalize().into();
-        if let Some(verdict) = self.known(&key) {
-            return verdict;
+        if let Some(decision) = self.known(&key) {
+            return decision;
         }
         // A token that has been allowed lately is none of the made-up ones that others may send from the same address.
         if !self.has_allowed(&key) && !self.counts(caller) {
-            return Verdict::TooMany;
+            return Decision::TooMany;
         }
-        let Ok(_permit) = self.running.acquire().await else { return Verdict::Unknown };
+        let Ok(_permit) = self.running.acquire().await else { return Decision::Unknown };
         // Another request may have asked meanwhile.
-        if let Some(verdict) = self.known(&key) {
-            return verdict;
+        if let Some(decision) = self.known(&key) {
+            return decision;
         }
-        let verdict = self.review(token, path).await.unwrap_or_else(|error| {
+        let decision = self.review(token, path).await.unwrap_or_else(|error| {
             debug!("failed to review a request for {path}: {error}");
-            Verdict::Unknown
+            Decision::Unknown
         });
-        if verdict != Verdict::Unknown {
-            self.remember(key, verdict);
+        if decision != Decision::Unknown {
+            self.remember(key, decision);
         }
-        verdict
+        decision
     }
 
     /// Whether a client gets a further review, which counts.
@@ -133,15 +133,15 @@ impl Reviewer {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
-    fn known(&self, key: &[u8; 32]) -> Option<Verdict> {
-        self.answer(key).filter(|answer| answer.is_new(Instant::now())).map(|answer| answer.verdict)
+    fn known(&self, key: &[u8; 32]) -> Option<Decision> {
+        self.answer(key).filter(|answer| answer.is_new(Instant::now())).map(|answer| answer.decision)
     }
 
     fn has_allowed(&self, key: &[u8; 32]) -> bool {
         self.answer(key).is_some_and(|answer| answer.has_allowed(Instant::now()))
     }
 
-    fn remember(&self, key: [u8; 32], verdict: Verdict) {
+    fn remember(&self, key: [u8; 32], decision: Decision) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if known.len() >= REMEMBERED {
@@ -155,24 +155,24 @@ impl Reviewer {
             known.retain(|_, answer| answer.is_new(now));
         }
         if known.len() < REMEMBERED {
-            known.insert(key, Answer { verdict, at: now });
+            known.insert(key, Answer { decision, at: now });
         }
     }
 
-    async fn review(&self, token: &str, path: &str) -> Result<Verdict, Cause> {
+    async fn review(&self, token: &str, path: &str) -> Result<Decision, Cause> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
         let review = request::send(Some(REVIEW_TIMEOUT), reviews.create(&PostParams::default(), &review)).await?;
         let status = review.status.unwrap_or_default();
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
-            return Ok(Verdict::Unauthenticated);
+            return Ok(Decision::Unauthenticated);
         };
         let review = SubjectAccessReview { spec: access(user, path), ..SubjectAccessReview::default() };
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let review = request::send(Some(REVIEW_TIMEOUT), reviews.create(&PostParams::default(), &review)).await?;
         let is_allowed = review.status.is_some_and(|status| status.allowed);
-        Ok(if is_allowed { Verdict::Allowed } else { Verdict::Forbidden })
+        Ok(if is_allowed { Decision::Allowed } else { Decision::Forbidden })
     }
 }
 

@@ -22,7 +22,7 @@ use x509_parser::parse_x509_certificate;
 use crate::files::{self, Stamp};
 
 /// How long the files of the certificate are not looked at again.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The names of the files, as in a Secret of type kubernetes.io/tls.
 const CERTIFICATE: &str = "tls.crt";
@@ -92,12 +92,12 @@ struct Current {
     key: Arc<CertifiedKey>,
     /// The stamps of both files when they were read.
     stamps: Option<[Stamp; 2]>,
-    looked_at: Option<Instant>,
+    checked_at: Option<Instant>,
 }
 
 impl Certificate {
     fn new(folder: PathBuf, expires: Gauge) -> anyhow::Result<Self> {
-        let current = Current { key: Arc::new(self_signed()?), stamps: None, looked_at: None };
+        let current = Current { key: Arc::new(self_signed()?), stamps: None, checked_at: None };
         expires.set(end_of(&current.key));
         Ok(Self { folder, current: Mutex::new(current), expires })
     }
@@ -117,8 +117,8 @@ impl Certificate {
     /// The certificate in the files, or the last good one.
     fn current(&self) -> Arc<CertifiedKey> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.looked_at.is_none_or(|looked_at| looked_at.elapsed() >= LOOK_PERIOD) {
-            current.looked_at = Some(Instant::now());
+        if current.checked_at.is_none_or(|checked_at| checked_at.elapsed() >= CHECK_PERIOD) {
+            current.checked_at = Some(Instant::now());
             let stamps = self.stamps();
             if stamps.is_some() && stamps != current.stamps {
                 let folder = self.folder.display();
@@ -181,7 +181,7 @@ mod tests {
         let expires = Gauge::default();
         let certificate = Certificate::new(folder.path().to_owned(), expires.clone()).unwrap();
         let now = || {
-            certificate.current.lock().unwrap().looked_at = None;
+            certificate.current.lock().unwrap().checked_at = None;
             certificate.current().cert[0].clone()
         };
         let own = now();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     object::reference::SECRET,
-    provider::upstream::Credentials,
+    provider::kubernetes::Credentials,
     text::{suggest::did_you_mean, yaml},
 };
 

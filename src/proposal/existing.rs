@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    facts::manager::Controller,
+    facts::ccm::Controller,
     nodes::observed::{Program, container, flags},
     object::{self, PART_OF_LABEL, is_name, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
         CCM,
-        upstream::{Descriptor, Upstream},
+        kubernetes::{Descriptor, Kubernetes},
     },
     text::boolean,
 };
@@ -183,7 +183,7 @@ impl Existing {
     }
 
     /// Whether its image is another one of a provider, such as that of a node manager, and not the cloud-controller-manager's.
-    pub fn is_beside(&self, provider: &Upstream) -> bool {
+    pub fn is_beside(&self, provider: &Kubernetes) -> bool {
         provider.descriptor.container_of(&self.image).is_some_and(|container| container != CCM)
     }
 

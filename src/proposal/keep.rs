@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    draft::{Draft, Outcome, World},
     existing::Existing,
     keep_inputs, keep_place,
+    proposed::{Input, Outcome, ProposedCcm},
     provider::argument,
 };
 use crate::{
     api::spec::Logging,
-    facts::manager::{Controller, ONLY},
+    facts::ccm::{Controller, ONLY},
     nodes::observed::flags,
-    provider::upstream::Upstream,
+    provider::kubernetes::Kubernetes,
     text::{boolean, mask},
 };
 
@@ -52,46 +52,46 @@ const DEFAULTS: [(&str, &str); 5] = [
 ];
 
 /// Proposes a `CloudControllerManager` instead of what there is.
-pub fn draft(existing: &Existing, provider: &Upstream, world: &World) -> Draft {
+pub fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input) -> ProposedCcm {
     let lease = existing.lease();
     // Only with a lease in the same namespace do the two exclude each other.
     let namespace = lease.map_or(existing.namespace.as_str(), |(namespace, _)| namespace);
-    let mut draft = Draft::new(world.name, &provider.descriptor.name, namespace);
+    let mut proposed = ProposedCcm::new(input.name, &provider.descriptor.name, namespace);
     let cluster_name = existing.flag("cluster-name").unwrap_or("kubernetes");
-    draft.set("clusterName", cluster_name);
-    draft.note(
+    proposed.set("clusterName", cluster_name);
+    proposed.note(
         Outcome::Kept,
         format!("--cluster-name={cluster_name}"),
         "spec.clusterName: the names by which the cloud finds load balancers and routes stay",
     );
-    controllers(&mut draft, existing, provider);
-    leader_election(&mut draft, existing);
-    port(&mut draft, existing, world);
+    controllers(&mut proposed, existing, provider);
+    leader_election(&mut proposed, existing);
+    port(&mut proposed, existing, input);
     let level = existing.flag("v").and_then(|level| level.parse::<u8>().ok());
     if let Some(level) = level.map(|level| level.min(6)).filter(|level| *level != Logging::default().verbosity) {
-        draft.set("logging.verbosity", level);
+        proposed.set("logging.verbosity", level);
     }
-    feature_gates(&mut draft, existing);
-    arguments(&mut draft, existing, provider);
-    if world.has_cloud_config {
-        draft.note(Outcome::Changed, "--cloud-config", "what you have given");
+    feature_gates(&mut proposed, existing);
+    arguments(&mut proposed, existing, provider);
+    if input.has_cloud_config {
+        proposed.note(Outcome::Changed, "--cloud-config", "what you have given");
     } else {
-        keep_inputs::cloud_config(&mut draft, existing, provider, world);
+        keep_inputs::cloud_config(&mut proposed, existing, provider, input);
     }
-    if world.has_credentials {
-        draft.note(Outcome::Changed, "the credentials", "what you have given");
+    if input.has_credentials {
+        proposed.note(Outcome::Changed, "the credentials", "what you have given");
     } else {
-        keep_inputs::credentials(&mut draft, existing, provider, world);
+        keep_inputs::credentials(&mut proposed, existing, provider, input);
     }
-    keep_inputs::environment(&mut draft, existing, provider);
-    keep_place::image(&mut draft, existing, provider);
-    keep_place::placement(&mut draft, existing, provider);
-    keep_place::volumes(&mut draft, existing);
-    draft.fates.sort_by_key(|fate| fate.result);
-    draft
+    keep_inputs::environment(&mut proposed, existing, provider);
+    keep_place::image(&mut proposed, existing, provider);
+    keep_place::placement(&mut proposed, existing, provider);
+    keep_place::volumes(&mut proposed, existing);
+    proposed.migration_results.sort_by_key(|entry| entry.result);
+    proposed
 }
 
-fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let on = existing.controllers();
     // A node manager on each node does this controller's work.
     let has_node_manager = provider.descriptor.node_manager.is_some();
@@ -99,16 +99,16 @@ fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
         let is_on = on.contains(&controller);
         let path = format!("controllers.{}", controller.field());
         match controller {
-            Controller::Route if is_on && provider.descriptor.routes.is_none() => draft.note(
+            Controller::Route if is_on && provider.descriptor.routes.is_none() => proposed.note(
                 Outcome::NotKept,
                 "the controller of routes",
                 format!("the cloud-controller-manager of provider {} has none", provider.descriptor.name),
             ),
             Controller::Route if is_on => {
-                draft.set(&path, "Enabled");
-                draft.note(Outcome::Kept, "the controller of routes", format!("spec.{path}: Enabled"));
+                proposed.set(&path, "Enabled");
+                proposed.note(Outcome::Kept, "the controller of routes", format!("spec.{path}: Enabled"));
             }
-            Controller::CloudNodeLifecycle if is_on => draft.note(
+            Controller::CloudNodeLifecycle if is_on => proposed.note(
                 Outcome::Changed,
                 "the deletion of nodes whose machines are gone",
                 "spec.controllers.cloudNodeLifecycle is Rehearsal: the status names them, and nobody deletes them until you set \
@@ -116,8 +116,8 @@ fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
             ),
             Controller::CloudNode if !is_on && has_node_manager => {}
             Controller::CloudNode | Controller::CloudNodeLifecycle | Controller::Service if !is_on => {
-                draft.set(&path, "Disabled");
-                draft.note(Outcome::Kept, format!("{} is off", controller.field()), format!("spec.{path}: Disabled"));
+                proposed.set(&path, "Disabled");
+                proposed.note(Outcome::Kept, format!("{} is off", controller.field()), format!("spec.{path}: Disabled"));
             }
             _ => {}
         }
@@ -125,13 +125,13 @@ fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
     let subnets: Vec<_> = existing.flag("cluster-cidr").into_iter().flat_map(|given| given.split(',')).collect();
     let arguments = provider.descriptor.arguments.values().flat_map(BTreeMap::keys);
     if !subnets.is_empty() && arguments.into_iter().any(|flag| flag == "--cluster-cidr") {
-        draft.set("network.podCIDRs", subnets.clone());
-        draft.note(Outcome::Kept, format!("--cluster-cidr={}", subnets.join(",")), "spec.network.podCIDRs");
+        proposed.set("network.podCIDRs", subnets.clone());
+        proposed.note(Outcome::Kept, format!("--cluster-cidr={}", subnets.join(",")), "spec.network.podCIDRs");
     }
     let named = existing.flag("controllers").unwrap_or("*").split(',').map(str::trim);
     let is_known = |item: &&str| item.starts_with('-') || !Controller::of_argument(Some(item)).is_empty();
     for unknown in named.filter(|item| !item.is_empty() && !is_known(item)) {
-        draft.note(
+        proposed.note(
             Outcome::NotKept,
             format!("the controller {unknown} (--controllers)"),
             "a CloudControllerManager has none of this name: leave it to a cloud-controller-manager with no other controllers",
@@ -139,7 +139,7 @@ fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
     }
 }
 
-fn leader_election(draft: &mut Draft, existing: &Existing) {
+fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
     let Some((namespace, name)) = existing.lease() else {
         let until = if existing.is_certain {
             "until then the check other-ccm refuses"
@@ -147,7 +147,7 @@ fn leader_election(draft: &mut Draft, existing: &Existing) {
             // What only a name tells may be something else.
             "the check other-ccm only warns until then, because nothing but its name tells that it is a cloud-controller-manager"
         };
-        draft.note(
+        proposed.note(
             Outcome::Changed,
             "no leader election by a lease",
             format!(
@@ -156,21 +156,21 @@ fn leader_election(draft: &mut Draft, existing: &Existing) {
         );
         return;
     };
-    draft.skips = Some("other-ccm");
-    draft.note(
+    proposed.skips = Some("other-ccm");
+    proposed.note(
         Outcome::Kept,
         format!("lease {namespace}/{name}"),
         "spec.leaderElection.leaseName: the new one waits until the old one has stopped",
     );
-    if draft.name != ONLY || name != "cloud-controller-manager" {
-        draft.set("leaderElection.leaseName", name);
+    if proposed.name != ONLY || name != "cloud-controller-manager" {
+        proposed.set("leaderElection.leaseName", name);
     }
 }
 
-fn port(draft: &mut Draft, existing: &Existing, world: &World) {
+fn port(proposed: &mut ProposedCcm, existing: &Existing, input: &Input) {
     let own = existing.port();
     // One that is stopped first leaves its port.
-    let is_free = |port: &u16| !world.taken_ports.contains(port) && (*port != own || !existing.is_on_host());
+    let is_free = |port: &u16| !input.taken_ports.contains(port) && (*port != own || !existing.is_on_host());
     let wanted = if existing.lease().is_none() && own >= 1024 {
         Some(own)
     } else {
@@ -178,10 +178,10 @@ fn port(draft: &mut Draft, existing: &Existing, world: &World) {
     };
     let Some(port) = wanted else { return };
     if port != PORTS[0] {
-        draft.set("ports.secure", port);
+        proposed.set("ports.secure", port);
     }
     if port != own {
-        draft.note(
+        proposed.note(
             Outcome::Changed,
             format!("--secure-port={own}"),
             format!("spec.ports.secure: {port}, because both run on the network of the host for a while"),
@@ -189,20 +189,20 @@ fn port(draft: &mut Draft, existing: &Existing, world: &World) {
     }
 }
 
-fn feature_gates(draft: &mut Draft, existing: &Existing) {
+fn feature_gates(proposed: &mut ProposedCcm, existing: &Existing) {
     for (gate, value) in existing
         .flag("feature-gates")
         .into_iter()
         .flat_map(|gates| gates.split(','))
         .filter_map(|gate| gate.split_once('='))
     {
-        draft.set(&format!("featureGates.{gate}"), boolean(value) == Some(true));
-        draft.note(Outcome::Kept, format!("--feature-gates={gate}={value}"), "spec.featureGates");
+        proposed.set(&format!("featureGates.{gate}"), boolean(value) == Some(true));
+        proposed.note(Outcome::Kept, format!("--feature-gates={gate}={value}"), "spec.featureGates");
     }
 }
 
 /// The flags that are no fields.
-fn arguments(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     // Variables in values may be credentials: they are not shown filled in.
     let written: BTreeMap<_, _> = flags(existing.container()).into_iter().collect();
     let mut given: BTreeMap<&str, &str> = BTreeMap::new();
@@ -217,19 +217,19 @@ fn arguments(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
         let what = mask::text(&format!("{written}={shown}"));
         let ours = argument(provider, flag);
         if provider.descriptor.allowed_arguments.contains(&written) {
-            draft.set("arguments", with(draft.spec.get("arguments"), &written, value));
-            draft.note(Outcome::Kept, what, "spec.arguments");
+            proposed.set("arguments", with(proposed.spec.get("arguments"), &written, value));
+            proposed.note(Outcome::Kept, what, "spec.arguments");
         } else if flag == "use-service-account-credentials" {
-            let how = "one account has the rights of the controllers that are on, so that the deletion of nodes can be withheld";
-            draft.note(Outcome::Changed, what, how);
+            let how = "one account has the permissions of the controllers that are on, so that the deletion of nodes can be withheld";
+            proposed.note(Outcome::Changed, what, how);
         } else if ours.as_deref() == Some(value) {
-            draft.note(Outcome::Kept, what, format!("provider {name} sets it"));
+            proposed.note(Outcome::Kept, what, format!("provider {name} sets it"));
         } else if provider.descriptor.arguments.values().any(|set| set.contains_key(&written)) {
-            draft.note(Outcome::Changed, what, format!("provider {name} sets it by fields of the specification"));
+            proposed.note(Outcome::Changed, what, format!("provider {name} sets it by fields of the specification"));
         } else if let Some(ours) = ours {
-            draft.note(Outcome::Changed, what, format!("provider {name} sets it to {ours}"));
+            proposed.note(Outcome::Changed, what, format!("provider {name} sets it to {ours}"));
         } else {
-            draft.note(Outcome::NotKept, what, format!("provider {name} does not allow it in spec.arguments"));
+            proposed.note(Outcome::NotKept, what, format!("provider {name} does not allow it in spec.arguments"));
         }
     }
 }

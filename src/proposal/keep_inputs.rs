@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::{
     credentials::fits,
-    draft::{Draft, Outcome, World},
     existing::{Existing, Origin, items, text},
+    proposed::{Input, Outcome, ProposedCcm},
     provider::container,
 };
 use crate::{
     object::reference::{Reference, SECRET},
-    provider::upstream::{Credentials, Upstream},
+    provider::kubernetes::{Credentials, Kubernetes},
 };
 
 /// The annotation of what `helm uninstall` deletes.
@@ -33,45 +33,45 @@ enum Config {
 }
 
 /// Keeps the file of `--cloud-config`.
-pub(super) fn cloud_config(draft: &mut Draft, existing: &Existing, provider: &Upstream, world: &World) {
+pub(super) fn cloud_config(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes, input: &Input) {
     let Some(found) = config_of(existing) else { return };
     let name = &provider.descriptor.name;
     let Some(file) = &provider.descriptor.cloud_config else {
-        return draft.note(Outcome::NotKept, "--cloud-config", format!("provider {name} reads no configuration"));
+        return proposed.note(Outcome::NotKept, "--cloud-config", format!("provider {name} reads no configuration"));
     };
     let (reference, key) = match found {
         Config::Key(reference, key) => (reference, key),
         Config::OnHost(path) => {
             let how =
                 "the API does not show it: copy it from a node of the control plane, and give it with --cloud-config";
-            return draft.note(Outcome::ToDo, format!("the file {path} of the machine (--cloud-config)"), how);
+            return proposed.note(Outcome::ToDo, format!("the file {path} of the machine (--cloud-config)"), how);
         }
         Config::Unknown(path) => {
             let how = "no volume holds it that the API shows: give it with --cloud-config";
-            return draft.note(Outcome::ToDo, format!("the file {path} (--cloud-config)"), how);
+            return proposed.note(Outcome::ToDo, format!("the file {path} (--cloud-config)"), how);
         }
     };
     let what = format!("{reference}, key {key} (--cloud-config)");
-    let Some(value) = world.found.get(&reference).and_then(|object| plain(object, &key)) else {
-        return draft.note(Outcome::ToDo, what, "it cannot be read: give the configuration with --cloud-config");
+    let Some(value) = input.found.get(&reference).and_then(|object| plain(object, &key)) else {
+        return proposed.note(Outcome::ToDo, what, "it cannot be read: give the configuration with --cloud-config");
     };
-    if let Some(why) = unusable(draft, &reference, world) {
+    if let Some(why) = unusable(proposed, &reference, input) {
         let file = file.file.clone();
-        draft.secret(world.secret_name).data.insert(file.clone(), STANDARD.encode(value));
-        draft.set("cloudConfig.secretRef", json!({"name": world.secret_name, "key": file}));
-        let how = format!("copied to Secret {}/{}: {why}", draft.namespace(), world.secret_name);
-        return draft.note(Outcome::Changed, what, how);
+        proposed.secret(input.secret_name).data.insert(file.clone(), STANDARD.encode(value));
+        proposed.set("cloudConfig.secretRef", json!({"name": input.secret_name, "key": file}));
+        let how = format!("copied to Secret {}/{}: {why}", proposed.namespace(), input.secret_name);
+        return proposed.note(Outcome::Changed, what, how);
     }
     let field = if reference.kind == &SECRET { "secretRef" } else { "configMapRef" };
-    draft.set(&format!("cloudConfig.{field}"), json!({"name": reference.name, "key": key}));
-    draft.note(Outcome::Kept, what, format!("spec.cloudConfig.{field}"));
+    proposed.set(&format!("cloudConfig.{field}"), json!({"name": reference.name, "key": key}));
+    proposed.note(Outcome::Kept, what, format!("spec.cloudConfig.{field}"));
 }
 
 /// Why an object cannot be referred to.
-fn unusable(draft: &Draft, reference: &Reference, world: &World) -> Option<String> {
-    let annotations = world.found.get(reference).map(|object| &object["metadata"]["annotations"]);
-    if reference.namespace != draft.namespace() {
-        return Some(format!("it has to be in the namespace {}, that of the lease", draft.namespace()));
+fn unusable(proposed: &ProposedCcm, reference: &Reference, input: &Input) -> Option<String> {
+    let annotations = input.found.get(reference).map(|object| &object["metadata"]["annotations"]);
+    if reference.namespace != proposed.namespace() {
+        return Some(format!("it has to be in the namespace {}, that of the lease", proposed.namespace()));
     }
     annotations.is_some_and(|all| !all[OF_HELM].is_null()).then(|| "helm uninstall deletes it".to_owned())
 }
@@ -128,46 +128,50 @@ pub(super) fn plain(object: &Value, key: &str) -> Option<Vec<u8>> {
 }
 
 /// Keeps the Secret with the credentials.
-pub(super) fn credentials(draft: &mut Draft, existing: &Existing, provider: &Upstream, world: &World) {
+pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes, input: &Input) {
     let Some(needed) = &provider.descriptor.credentials else { return };
     let values =
-        if needed.environment.is_empty() { in_files(needed, world) } else { in_environment(needed, existing, world) };
+        if needed.environment.is_empty() { in_files(needed, input) } else { in_environment(needed, existing, input) };
     let missing = needed.keys.iter().find(|pattern| !values.keys().any(|key| fits(pattern, key)));
     if values.is_empty() && needed.optional {
         return;
     }
     if let Some(missing) = missing {
         let how = "give them with --credentials";
-        return draft.note(Outcome::ToDo, format!("the credentials: nothing that the API shows holds {missing}"), how);
+        return proposed.note(
+            Outcome::ToDo,
+            format!("the credentials: nothing that the API shows holds {missing}"),
+            how,
+        );
     }
     let places: BTreeSet<_> = values.values().map(|(place, _)| place.clone()).collect();
     let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
     if let Some(Some(reference)) = places.iter().next().filter(|_| places.len() == 1) {
-        let there = world.found.get(reference).and_then(|object| object["data"].as_object());
+        let there = input.found.get(reference).and_then(|object| object["data"].as_object());
         let is_same =
             there.is_some_and(|data| data.keys().filter(|key| known(key)).all(|key| values.contains_key(key)));
         let has_all = there.is_some_and(|data| values.keys().all(|key| data.contains_key(key)));
-        if is_same && has_all && unusable(draft, reference, world).is_none() {
-            draft.set("credentials.secretRef.name", reference.name.as_str());
-            return draft.note(Outcome::Kept, reference.to_string(), "spec.credentials.secretRef");
+        if is_same && has_all && unusable(proposed, reference, input).is_none() {
+            proposed.set("credentials.secretRef.name", reference.name.as_str());
+            return proposed.note(Outcome::Kept, reference.to_string(), "spec.credentials.secretRef");
         }
     }
-    let secret = draft.secret(world.secret_name);
+    let secret = proposed.secret(input.secret_name);
     secret.data.extend(values.iter().map(|(key, (_, value))| (key.clone(), STANDARD.encode(value))));
-    draft.set("credentials.secretRef.name", world.secret_name);
+    proposed.set("credentials.secretRef.name", input.secret_name);
     let from =
         places.iter().map(|place| place.as_ref().map_or_else(|| "its environment".to_owned(), ToString::to_string));
     let keys = values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let how = format!("copied to Secret {}/{}, with the keys {keys}", draft.namespace(), world.secret_name);
-    draft.note(Outcome::Changed, from.collect::<Vec<_>>().join(" and "), how);
+    let how = format!("copied to Secret {}/{}, with the keys {keys}", proposed.namespace(), input.secret_name);
+    proposed.note(Outcome::Changed, from.collect::<Vec<_>>().join(" and "), how);
 }
 
 /// Values by the keys of the provider, each with the Secret that it is from; `None` for one that stands in the manifest.
 type Values = BTreeMap<String, (Option<Reference>, Vec<u8>)>;
 
-fn in_environment(needed: &Credentials, existing: &Existing, world: &World) -> Values {
+fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> Values {
     let of_key = |reference: &Reference, key: &str| {
-        let value = plain(world.found.get(reference)?, key)?;
+        let value = plain(input.found.get(reference)?, key)?;
         Some((Some(reference.clone()), value))
     };
     let value = |name: &String| match existing.environment.get(name) {
@@ -180,9 +184,9 @@ fn in_environment(needed: &Credentials, existing: &Existing, world: &World) -> V
 }
 
 /// Those of the first Secret that has all keys.
-fn in_files(needed: &Credentials, world: &World) -> Values {
+fn in_files(needed: &Credentials, input: &Input) -> Values {
     let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
-    let secrets = world.found.iter().filter(|(reference, _)| reference.kind == &SECRET);
+    let secrets = input.found.iter().filter(|(reference, _)| reference.kind == &SECRET);
     let all = secrets.map(|(reference, object)| -> Values {
         let keys = object["data"].as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| known(key));
         keys.filter_map(|key| Some((key.clone(), (Some(reference.clone()), plain(object, key)?)))).collect()
@@ -192,7 +196,7 @@ fn in_files(needed: &Credentials, world: &World) -> Values {
 }
 
 /// Keeps the variables of the environment, or names them.
-pub(super) fn environment(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let descriptor = &provider.descriptor;
     let of_credentials =
         |name: &str| descriptor.credentials.as_ref().is_some_and(|one| one.environment.contains_key(name));
@@ -210,27 +214,27 @@ pub(super) fn environment(draft: &mut Draft, existing: &Existing, provider: &Ups
     };
     if let Some(host) = api_server("KUBERNETES_SERVICE_HOST") {
         let port = api_server("KUBERNETES_SERVICE_PORT").and_then(|port| port.parse::<u16>().ok()).unwrap_or(443);
-        draft.note(Outcome::Kept, format!("KUBERNETES_SERVICE_HOST={host}"), "spec.placement.apiServer");
-        draft.set("placement.apiServer", json!({"host": host, "port": port}));
+        proposed.note(Outcome::Kept, format!("KUBERNETES_SERVICE_HOST={host}"), "spec.placement.apiServer");
+        proposed.set("placement.apiServer", json!({"host": host, "port": port}));
     }
     for (name, origin) in &existing.environment {
         let proxy = PROXY.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, field)| *field);
         match (origin, proxy) {
             _ if name.starts_with("KUBERNETES_SERVICE_") || of_credentials(name) || is_used(name) => {}
             (Origin::Literal(value), Some(field)) => {
-                draft.set(&format!("proxy.{field}"), value.as_str());
-                draft.note(Outcome::Kept, name.as_str(), format!("spec.proxy.{field}"));
+                proposed.set(&format!("proxy.{field}"), value.as_str());
+                proposed.note(Outcome::Kept, name.as_str(), format!("spec.proxy.{field}"));
             }
             (Origin::Literal(value), None) if ours(name).as_ref() == Some(value) => {}
             (Origin::Field, _) => {}
             _ if is_set(name) || ours(name).is_some() => {
-                draft.note(
+                proposed.note(
                     Outcome::Changed,
                     format!("variable {name}"),
                     format!("provider {} sets it", descriptor.name),
                 );
             }
-            _ => draft.note(
+            _ => proposed.note(
                 Outcome::NotKept,
                 format!("variable {name}"),
                 format!("provider {} has no such variable", descriptor.name),
@@ -238,10 +242,10 @@ pub(super) fn environment(draft: &mut Draft, existing: &Existing, provider: &Ups
         }
     }
     for reference in &existing.environment_from {
-        let is_kept = draft.fates.iter().any(|fate| fate.what.contains(&reference.to_string()));
+        let is_kept = proposed.migration_results.iter().any(|entry| entry.what.contains(&reference.to_string()));
         if !is_kept {
             let how = format!("provider {} takes no other variables from it", descriptor.name);
-            draft.note(Outcome::NotKept, format!("the variables of {reference}"), how);
+            proposed.note(Outcome::NotKept, format!("the variables of {reference}"), how);
         }
     }
 }

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{
-    draft::{Draft, Outcome},
     existing::{Existing, items, text},
+    proposed::{Outcome, ProposedCcm},
 };
 use crate::{
     object::Object,
     provider::{
         CCM,
-        upstream::{CONTROL_PLANE_LABEL, Upstream},
+        kubernetes::{CONTROL_PLANE_LABEL, Kubernetes},
     },
 };
 
@@ -18,39 +18,41 @@ use crate::{
 const OLD_CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/master";
 
 /// Says what becomes of the image, and keeps its registry.
-pub(super) fn image(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let Some(ours) = provider.descriptor.images.get(CCM) else { return };
     let given = existing.image.split('@').next().unwrap_or_default();
     let repository = given.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(given, |(path, _)| path);
     let path = ours.repository.split_once('/').map_or(ours.repository.as_str(), |(_, path)| path);
     let how = "the tag for this version of Kubernetes; spec.image.version names another one";
     if repository == ours.repository || ours.repository == format!("docker.io/{repository}") {
-        draft.note(Outcome::Changed, format!("image {}", existing.image), how);
+        proposed.note(Outcome::Changed, format!("image {}", existing.image), how);
     } else if let Some(mirror) = repository.strip_suffix(&format!("/{path}")) {
-        draft.set("image.registryMirror", mirror);
-        draft.note(
+        proposed.set("image.registryMirror", mirror);
+        proposed.note(
             Outcome::Changed,
             format!("image {}", existing.image),
             format!("spec.image.registryMirror, and {how}"),
         );
     } else {
         let how = format!("{}, and {how}; for a copy of your own set spec.image.repository", ours.repository);
-        draft.note(Outcome::Changed, format!("image {}", existing.image), how);
+        proposed.note(Outcome::Changed, format!("image {}", existing.image), how);
     }
     let secrets: Vec<_> = items(&existing.pod["imagePullSecrets"]).map(|one| json!({"name": one["name"]})).collect();
     if !secrets.is_empty() {
-        if draft.namespace() == existing.namespace {
-            draft.set("image.pullSecrets", secrets);
+        if proposed.namespace() == existing.namespace {
+            proposed.set("image.pullSecrets", secrets);
         } else {
-            let how =
-                format!("create them in the namespace {}, and name them in spec.image.pullSecrets", draft.namespace());
-            draft.note(Outcome::ToDo, "imagePullSecrets", how);
+            let how = format!(
+                "create them in the namespace {}, and name them in spec.image.pullSecrets",
+                proposed.namespace()
+            );
+            proposed.note(Outcome::ToDo, "imagePullSecrets", how);
         }
     }
 }
 
 /// Keeps where the pods may run.
-pub(super) fn placement(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let is_control_plane = |key: &str| [CONTROL_PLANE_LABEL, OLD_CONTROL_PLANE_LABEL].contains(&key);
     let selector = existing.pod["nodeSelector"].as_object().into_iter().flatten();
     let selector: serde_json::Map<_, _> = selector
@@ -58,12 +60,12 @@ pub(super) fn placement(draft: &mut Draft, existing: &Existing, provider: &Upstr
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     if !selector.is_empty() {
-        draft.note(
+        proposed.note(
             Outcome::Kept,
             "nodeSelector",
             "spec.placement.nodeSelector, besides the label of the control plane",
         );
-        draft.set("placement.nodeSelector", selector);
+        proposed.set("placement.nodeSelector", selector);
     }
     let pods = provider.manifests.iter().filter_map(Object::pod_spec);
     let ours: Vec<&Value> = pods.flat_map(|pod| items(&pod["tolerations"])).collect();
@@ -72,11 +74,11 @@ pub(super) fn placement(draft: &mut Draft, existing: &Existing, provider: &Upstr
         items(&existing.pod["tolerations"]).filter(|one| !is_covered(one) && one["tolerationSeconds"].is_null());
     let further: Vec<Value> = further.map(toleration).collect();
     if !further.is_empty() {
-        draft.note(Outcome::Kept, format!("{} tolerations", further.len()), "spec.placement.tolerations");
-        draft.set("placement.tolerations", further);
+        proposed.note(Outcome::Kept, format!("{} tolerations", further.len()), "spec.placement.tolerations");
+        proposed.set("placement.tolerations", further);
     }
     if !existing.is_on_host() {
-        draft.note(
+        proposed.note(
             Outcome::Changed,
             "pods with a network of their own",
             "the network of the host, which needs no network plugin",
@@ -100,7 +102,7 @@ fn toleration(given: &Value) -> Value {
 }
 
 /// Names the files of the machine that are not mounted any more, and further containers.
-pub(super) fn volumes(draft: &mut Draft, existing: &Existing) {
+pub(super) fn volumes(proposed: &mut ProposedCcm, existing: &Existing) {
     for volume in items(&existing.pod["volumes"]) {
         if let Some(path) = volume["hostPath"]["path"].as_str() {
             let is_of_certificates = path.contains("/ssl") || path.contains("/pki") || path.contains("ca-certificates");
@@ -109,11 +111,11 @@ pub(super) fn volumes(draft: &mut Draft, existing: &Existing) {
             } else {
                 "no file of the machine is mounted"
             };
-            draft.note(Outcome::NotKept, format!("hostPath {path}"), how);
+            proposed.note(Outcome::NotKept, format!("hostPath {path}"), how);
         }
     }
     let ccm = existing.container();
     for other in items(&existing.pod["containers"]).filter(|other| other["name"] != ccm["name"]) {
-        draft.note(Outcome::NotKept, format!("container {}", text(&other["name"])), "the pods have one container");
+        proposed.note(Outcome::NotKept, format!("container {}", text(&other["name"])), "the pods have one container");
     }
 }

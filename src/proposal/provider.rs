@@ -4,7 +4,7 @@ use super::existing::Existing;
 use crate::{
     nodes::{node::Node, observed::flags},
     object,
-    provider::{CCM, catalog::Catalog, upstream::Upstream},
+    provider::{CCM, catalog::Catalog, kubernetes::Kubernetes},
 };
 
 /// A provider, and what tells it.
@@ -19,7 +19,7 @@ pub struct Sign {
 /// The providers that something tells, the surest one first: by what runs, by the providerIDs of nodes, by their names.
 pub fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Sign> {
     let mut signs: Vec<Sign> = Vec::new();
-    let mut add = |provider: &Upstream, because: String| {
+    let mut add = |provider: &Kubernetes, because: String| {
         let provider = provider.descriptor.name.clone();
         if !signs.iter().any(|sign| sign.provider == provider) {
             signs.push(Sign { provider, because });
@@ -30,14 +30,14 @@ pub fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Si
             add(provider, format!("{} runs {}", one.key(), one.image));
         }
     }
-    for provider in catalog.upstream() {
+    for provider in catalog.kubernetes() {
         let owned = nodes.iter().filter(|node| provider.descriptor.nodes.owns(&node.provider_id)).count();
         if owned > 0 {
             let prefix = provider.descriptor.nodes.provider_ids.first().map(String::as_str).unwrap_or_default();
             add(provider, format!("{owned} of {} nodes have a providerID such as {prefix}…", nodes.len()));
         }
     }
-    for provider in catalog.upstream() {
+    for provider in catalog.kubernetes() {
         let names = &provider.descriptor.nodes.names;
         let fits = |node: &Node| names.prefixes.iter().any(|prefix| node.name.starts_with(prefix.as_str()));
         // A cloud that takes any name is told by none.
@@ -49,22 +49,22 @@ pub fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Si
 }
 
 /// The provider of a cloud-controller-manager, by its image or by `--cloud-provider`.
-pub fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a Upstream> {
-    let by_image = catalog.upstream().find(|one| one.descriptor.container_of(&existing.image) == Some(CCM));
+pub fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a Kubernetes> {
+    let by_image = catalog.kubernetes().find(|one| one.descriptor.container_of(&existing.image) == Some(CCM));
     by_image.or_else(|| {
         let asked = existing.flag("cloud-provider")?;
-        catalog.upstream().find(|provider| argument(provider, "cloud-provider").as_deref() == Some(asked))
+        catalog.kubernetes().find(|provider| argument(provider, "cloud-provider").as_deref() == Some(asked))
     })
 }
 
 /// The container of the cloud-controller-manager in the manifests of a provider.
-pub(super) fn container(provider: &Upstream) -> Option<&serde_json::Value> {
+pub(super) fn container(provider: &Kubernetes) -> Option<&serde_json::Value> {
     let pods = provider.manifests.iter().filter_map(object::Object::pod_spec);
     pods.flat_map(object::containers).find(|one| object::container_name(one) == CCM)
 }
 
 /// The value that the manifests of a provider give a flag; one without a value is `true`.
-pub(super) fn argument(provider: &Upstream, flag: &str) -> Option<String> {
+pub(super) fn argument(provider: &Kubernetes, flag: &str) -> Option<String> {
     let given = container(provider).map(flags).unwrap_or_default();
     let given = given.into_iter().rev().find(|(name, _)| name == flag);
     given.map(|(_, value)| value.unwrap_or_else(|| "true".to_owned()))

@@ -7,30 +7,30 @@ use serde_json::Value;
 
 use super::{
     existing::{Existing, cleaned, items, release, text},
-    steps::Rights,
+    steps::Permissions,
 };
 use crate::{
     cluster::read::{self, Error},
-    facts::manager::Manager,
+    facts::ccm::Ccm,
     object::{
         Kind, NAMESPACE, PART_OF_LABEL, SERVICE_ACCOUNT,
         reference::{CONFIG_MAP, Reference, SECRET},
     },
-    provider::{catalog::Catalog, upstream::Upstream},
+    provider::{catalog::Catalog, kubernetes::Kubernetes},
 };
 
 /// How many objects are read at once.
 const PAGE: u32 = 250;
 
-/// The label of the rights that the API server makes itself.
+/// The label of the permissions that the API server makes itself.
 const BOOTSTRAP: &str = "kubernetes.io/bootstrapping";
 
-/// The kinds of the rights that an account may have: a binding, and its roles.
+/// The kinds of the permissions that an account may have: a binding, and its roles.
 const BINDINGS: [&str; 2] = ["ClusterRoleBinding", "RoleBinding"];
 
 /// The cloud-controller-managers of others. Static pods of the same name are one.
 pub async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing>, Error> {
-    let descriptors: Vec<_> = catalog.upstream().map(|one| &one.descriptor).collect();
+    let descriptors: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     let (mut found, mut released): (Vec<Existing>, Vec<_>) = Default::default();
     for kind in ["DaemonSet", "Deployment", "Pod"] {
         let take = |live: Value| {
@@ -103,10 +103,10 @@ pub async fn secret(client: &Client, namespace: &str, name: &str) -> Result<Opti
 }
 
 /// Whether one of the objects that a `CloudControllerManager` would have exists and is not the operator's.
-pub async fn is_in_the_way(client: &Client, provider: &Upstream, manager: &Manager) -> Result<bool, Error> {
+pub async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &Ccm) -> Result<bool, Error> {
     for object in &provider.manifests {
-        let namespace = if object.namespace().is_empty() { "" } else { &manager.spec.namespace };
-        let live = read::get(client, object.kind(), namespace, &manager.named(object.name())).await?;
+        let namespace = if object.namespace().is_empty() { "" } else { &ccm.spec.namespace };
+        let live = read::get(client, object.kind(), namespace, &ccm.named(object.name())).await?;
         if live.is_some_and(|live| live["metadata"]["labels"][PART_OF_LABEL].is_null()) {
             return Ok(true);
         }
@@ -119,9 +119,9 @@ pub async fn has_namespace(client: &Client, name: &str) -> Result<bool, Error> {
     Ok(read::get(client, &NAMESPACE, "", name).await?.is_some())
 }
 
-/// The account and the rights of the first of these cloud-controller-managers that nobody else has.
-pub async fn rights(client: &Client, migrated: &[Existing]) -> Result<Rights, Error> {
-    let Some(existing) = migrated.first() else { return Ok(Rights::default()) };
+/// The account and the permissions of the first of these cloud-controller-managers that nobody else has.
+pub async fn permissions(client: &Client, migrated: &[Existing]) -> Result<Permissions, Error> {
+    let Some(existing) = migrated.first() else { return Ok(Permissions::default()) };
     let mut workloads = Vec::new();
     for kind in ["DaemonSet", "Deployment", "Pod"] {
         let params = ListParams::default().limit(PAGE);
@@ -129,30 +129,30 @@ pub async fn rights(client: &Client, migrated: &[Existing]) -> Result<Rights, Er
     }
     let users = users(&workloads, migrated);
     if !users.is_empty() {
-        return Ok(Rights { users, ..Rights::default() });
+        return Ok(Permissions { users, ..Permissions::default() });
     }
     let mut bindings = Vec::new();
     for kind in BINDINGS {
         bindings.extend(read::list(client, kind_of(kind), "", &ListParams::default()).await?);
     }
     let (own, shared) = of_account(&bindings, existing);
-    let mut rights = Rights { shared, ..Rights::default() };
+    let mut permissions = Permissions { shared, ..Permissions::default() };
     for object in own {
         match object {
-            Own::Binding(binding) => rights.objects.push(cleaned(binding)),
+            Own::Binding(binding) => permissions.objects.push(cleaned(binding)),
             Own::Role(kind, namespace, name) => {
                 if let Some(live) = read::get(client, kind_of(&kind), &namespace, &name).await?
                     && is_made(&live)
                 {
-                    rights.objects.push(cleaned(&typed(live, kind_of(&kind))));
+                    permissions.objects.push(cleaned(&typed(live, kind_of(&kind))));
                 }
             }
         }
     }
     if let Some(live) = read::get(client, &SERVICE_ACCOUNT, &existing.namespace, &existing.account).await? {
-        rights.objects.push(cleaned(&typed(live, &SERVICE_ACCOUNT)));
+        permissions.objects.push(cleaned(&typed(live, &SERVICE_ACCOUNT)));
     }
-    Ok(rights)
+    Ok(permissions)
 }
 
 /// Who uses the account of the first of these, too: of the Deployments, `DaemonSets` and pods of its namespace those that are none

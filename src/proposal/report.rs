@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    draft::Fate,
+    proposed::MigrationResult,
     steps::{Step, Steps},
 };
 use crate::{
@@ -27,7 +27,7 @@ pub struct Report {
     /// The cloud-controller-managers of others.
     pub existing: Vec<Found>,
     /// What becomes of what the one has that is migrated.
-    pub fates: Vec<Fate>,
+    pub migration_results: Vec<MigrationResult>,
     /// The files.
     pub files: Vec<String>,
     /// The checks before the first installation.
@@ -91,11 +91,12 @@ impl Report {
         rows.extend(self.existing.iter().map(|found| ["Runs now".to_owned(), found.text()]));
         rows.push(["Written".to_owned(), self.files.join(", ")]);
         let mut parts = vec![table(["", ""], &rows).trim_start_matches('\n').to_owned()];
-        if !self.fates.is_empty() {
-            let row = |fate: &Fate| [fate.result.word().to_owned(), format!("{} -> {}", fate.what, fate.how)];
+        if !self.migration_results.is_empty() {
+            let row =
+                |entry: &MigrationResult| [entry.result.word().to_owned(), format!("{} -> {}", entry.what, entry.how)];
             parts.push(table(
                 ["RESULT", "WHAT IS THERE -> FROM NOW ON"],
-                &self.fates.iter().map(row).collect::<Vec<_>>(),
+                &self.migration_results.iter().map(row).collect::<Vec<_>>(),
             ));
         }
         parts.push(self.preflight.text());

@@ -7,14 +7,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    draft::Draft,
     existing::{Existing, text},
+    proposed::ProposedCcm,
 };
 use crate::{
     facts::{
         OPERATOR_LEASE,
+        ccm::{LEASE, ONLY, SKIP_PREFLIGHT, named},
         cluster::Cluster,
-        manager::{LEASE, ONLY, SKIP_PREFLIGHT, named},
     },
     plan::install::NAME,
     text::{kubectl::Access, shell::quoted},
@@ -49,21 +49,21 @@ pub struct Steps {
     pub clean_up: Vec<Step>,
 }
 
-/// The rights of what there was.
+/// The permissions of what there was.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rights {
+pub struct Permissions {
     /// The account, and the bindings and roles that only it has.
     pub objects: Vec<Value>,
     /// Bindings that it shares with others.
     pub shared: Vec<String>,
-    /// Who else uses the account, which then has to stay, with its rights.
+    /// Who else uses the account, which then has to stay, with its permissions.
     pub users: Vec<String>,
 }
 
 /// What the steps depend on.
 pub struct Situation<'a> {
     /// What is proposed.
-    pub draft: &'a Draft,
+    pub proposed: &'a ProposedCcm,
     /// The cluster.
     pub cluster: Cluster,
     /// The folder with the files.
@@ -118,7 +118,7 @@ impl Situation<'_> {
 
     /// The Secrets that the operator reads.
     fn secrets(&self) -> Vec<&str> {
-        let spec = &self.draft.spec;
+        let spec = &self.proposed.spec;
         let names = [
             spec.get("credentials").map(|one| &one["secretRef"]["name"]),
             spec.get("cloudConfig").map(|one| &one["secretRef"]["name"]),
@@ -130,17 +130,17 @@ impl Situation<'_> {
 
     /// The namespace of the pods, if it is not there yet: they run on the network of the host.
     fn namespace(&self) -> Option<Step> {
-        let (kubectl, name) = (self.kubectl(), quoted(self.draft.namespace()));
+        let (kubectl, name) = (self.kubectl(), quoted(self.proposed.namespace()));
         let commands = [
             format!("{kubectl} create namespace {name}"),
             format!("{kubectl} label namespace {name} pod-security.kubernetes.io/enforce=privileged"),
         ];
-        let is_needed = !self.has_namespace && self.draft.namespace() != "kube-system";
+        let is_needed = !self.has_namespace && self.proposed.namespace() != "kube-system";
         is_needed.then(|| step("Create the namespace, and allow pods on the network of the host in it", commands))
     }
 
     fn install(&self) -> Vec<Step> {
-        let (secrets, namespace) = (self.secrets(), self.draft.namespace());
+        let (secrets, namespace) = (self.secrets(), self.proposed.namespace());
         let mut steps: Vec<_> = self.namespace().into_iter().collect();
         let limits = self.limits();
         if self.has_operator {
@@ -169,7 +169,7 @@ impl Situation<'_> {
         }
         let mut flags = Vec::new();
         let mut add = |flag: &str, value: &str| flags.push(format!("{flag} {}", quoted(value)));
-        add("--providers", &text(self.draft.spec.get("provider").unwrap_or(&Value::Null)));
+        add("--providers", &text(self.proposed.spec.get("provider").unwrap_or(&Value::Null)));
         if !secrets.is_empty() {
             add("--secrets", &secrets.join(","));
         }
@@ -200,11 +200,11 @@ impl Situation<'_> {
 
     /// The flags of an installation that allow what the proposal asks for beyond the default.
     fn limits(&self) -> Vec<(&'static str, String)> {
-        let spec = &self.draft.spec;
+        let spec = &self.proposed.spec;
         let given = |group: &str, field: &str| spec.get(group)?.get(field)?.as_str().map(ToOwned::to_owned);
         let secrets = spec.get("image").and_then(|image| image["pullSecrets"].as_array());
         let secrets: Vec<_> = secrets.into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
-        let name = &self.draft.name;
+        let name = &self.proposed.name;
         let is_default = |lease: &String| *lease == LEASE || *lease == named(LEASE, name);
         [
             ("--names", (name != ONLY).then(|| format!("{ONLY},{name}"))),
@@ -220,7 +220,7 @@ impl Situation<'_> {
 
     /// The address of the API server that the pods are told: the operator has the same needs.
     fn api_server(&self) -> Option<String> {
-        let address = &self.draft.spec.get("placement")?["apiServer"];
+        let address = &self.proposed.spec.get("placement")?["apiServer"];
         let (host, port) = (address["host"].as_str()?, address["port"].as_u64().unwrap_or(443));
         Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
     }
@@ -236,15 +236,15 @@ impl Situation<'_> {
     fn apply(&self, title: &str) -> Step {
         let kubectl = self.kubectl();
         let apply = |file| format!("{kubectl} apply --server-side -f {}", self.file(file));
-        let secret = self.draft.secret.as_ref().map(|_| apply(SECRET_FILE));
-        let wait = format!("{kubectl} wait --for=condition=Ready --timeout=5m ccm/{}", self.draft.name);
+        let secret = self.proposed.secret.as_ref().map(|_| apply(SECRET_FILE));
+        let wait = format!("{kubectl} wait --for=condition=Ready --timeout=5m ccm/{}", self.proposed.name);
         step(title, secret.into_iter().chain([apply(CCM_FILE), wait]))
     }
 
     /// The steps from what there was, the first of which leads, and back.
-    pub fn migration(&self, all: &[Existing], rights: &Rights) -> Steps {
+    pub fn migration(&self, all: &[Existing], permissions: &Permissions) -> Steps {
         let Some(existing) = all.first() else { return Steps::default() };
-        let (kubectl, name) = (self.kubectl(), &self.draft.name);
+        let (kubectl, name) = (self.kubectl(), &self.proposed.name);
         let mut next = self.install();
         let keepers = all.iter().filter_map(|one| Some((one, one.keeper?)));
         next.extend(keepers.map(|(one, keeper)| {
@@ -284,7 +284,7 @@ impl Situation<'_> {
         );
         let mut back: Vec<_> = start.collect();
         back.insert(if existing.lease().is_some() { back.len() } else { 0 }, remove);
-        Steps { next, back, clean_up: self.clean_up(existing, rights) }
+        Steps { next, back, clean_up: self.clean_up(existing, permissions) }
     }
 
     fn start(&self, one: &Existing) -> Step {
@@ -348,9 +348,9 @@ impl Situation<'_> {
         )
     }
 
-    fn clean_up(&self, existing: &Existing, rights: &Rights) -> Vec<Step> {
+    fn clean_up(&self, existing: &Existing, permissions: &Permissions) -> Vec<Step> {
         let mut steps = Vec::new();
-        if existing.helm.is_none() && !rights.objects.is_empty() {
+        if existing.helm.is_none() && !permissions.objects.is_empty() {
             let delete = |object: &Value| {
                 let (kind, metadata) = (text(&object["kind"]).to_lowercase(), &object["metadata"]);
                 let namespace = metadata["namespace"]
@@ -360,19 +360,22 @@ impl Situation<'_> {
                 format!("{}{namespace} delete {kind} {}", self.kubectl(), quoted(&text(&metadata["name"])))
             };
             steps.push(step(
-                "Delete the account and the rights that only the old one had",
-                rights.objects.iter().map(delete),
+                "Delete the account and the permissions that only the old one had",
+                permissions.objects.iter().map(delete),
             ));
         }
-        if !rights.users.is_empty() {
-            let title = "Leave the account of the old one, and its rights, to those who use it, too";
-            steps.push(step(format!("{title}: {}", rights.users.join(", ")), []));
+        if !permissions.users.is_empty() {
+            let title = "Leave the account of the old one, and its permissions, to those who use it, too";
+            steps.push(step(format!("{title}: {}", permissions.users.join(", ")), []));
         }
-        if !rights.shared.is_empty() {
-            steps.push(step(format!("Take its account out of what others use, too: {}", rights.shared.join(", ")), []));
+        if !permissions.shared.is_empty() {
+            steps.push(step(
+                format!("Take its account out of what others use, too: {}", permissions.shared.join(", ")),
+                [],
+            ));
         }
-        if self.draft.skips.is_some() {
-            let annotate = format!("{} annotate ccm {} {SKIP_PREFLIGHT}-", self.kubectl(), self.draft.name);
+        if self.proposed.skips.is_some() {
+            let annotate = format!("{} annotate ccm {} {SKIP_PREFLIGHT}-", self.kubectl(), self.proposed.name);
             steps.push(step(
                 format!("Let the next first installation be checked again, in {CCM_FILE}, too"),
                 [annotate],

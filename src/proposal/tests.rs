@@ -7,9 +7,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{
-    draft::{Draft, Outcome, World},
     existing::Existing,
     keep,
+    proposed::{Input, Outcome, ProposedCcm},
     provider::{of_existing, signs},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         CCM, Phase,
         catalog::Catalog,
         embedded,
-        upstream::{Descriptor, Upstream},
+        kubernetes::{Descriptor, Kubernetes},
     },
 };
 
@@ -37,7 +37,7 @@ fn catalog() -> Catalog {
 
 fn existing(live: &Value) -> Option<Existing> {
     let catalog = catalog();
-    let descriptors: Vec<_> = catalog.upstream().map(|one| &one.descriptor).collect();
+    let descriptors: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     Existing::of(live, &descriptors)
 }
 
@@ -57,9 +57,9 @@ fn put(found: &mut Found, kind: &str, namespace: &str, name: &str, data: &Value)
     found.insert(reference, live);
 }
 
-fn draft(live: &Value, found: &Found) -> Draft {
+fn proposed(live: &Value, found: &Found) -> ProposedCcm {
     let (catalog, existing) = (catalog(), existing(live).unwrap());
-    let world = World {
+    let input = Input {
         found,
         taken_ports: &[],
         name: "main",
@@ -67,13 +67,13 @@ fn draft(live: &Value, found: &Found) -> Draft {
         has_cloud_config: false,
         has_credentials: false,
     };
-    keep::draft(&existing, of_existing(&catalog, &existing).unwrap(), &world)
+    keep::proposal(&existing, of_existing(&catalog, &existing).unwrap(), &input)
 }
 
 /// What has this result, each as `what -> how`.
-fn with(draft: &Draft, result: Outcome) -> Vec<String> {
-    let fates = draft.fates.iter().filter(|fate| fate.result == result);
-    fates.map(|fate| format!("{} -> {}", fate.what, fate.how)).collect()
+fn with(proposed: &ProposedCcm, result: Outcome) -> Vec<String> {
+    let migration_results = proposed.migration_results.iter().filter(|entry| entry.result == result);
+    migration_results.map(|entry| format!("{} -> {}", entry.what, entry.how)).collect()
 }
 
 fn workload(kind: &str, namespace: &str, name: &str, pod: &Value) -> Value {
@@ -115,7 +115,7 @@ fn aws() -> Value {
 
 #[test]
 fn what_a_daemon_set_of_aws_is_told_is_kept_or_named() {
-    let draft = draft(&aws(), &Found::new());
+    let proposed = proposed(&aws(), &Found::new());
     let expected = json!({
         "provider": "aws", "clusterName": "prod", "leaderElection": {"leaseName": "cloud-controller-manager"},
         "controllers": {"service": "Disabled"}, "ports": {"secure": 10268}, "logging": {"verbosity": 3},
@@ -125,23 +125,23 @@ fn what_a_daemon_set_of_aws_is_told_is_kept_or_named() {
             "tolerations": [{"key": "dedicated", "value": "infra", "effect": "NoSchedule"}],
         },
     });
-    assert_eq!(Value::Object(draft.spec.clone()), expected);
-    assert_eq!((draft.skips, draft.secret.clone()), (Some("other-ccm"), None));
-    assert!(with(&draft, Outcome::ToDo).is_empty());
-    let lost = with(&draft, Outcome::NotKept).join("\n");
+    assert_eq!(Value::Object(proposed.spec.clone()), expected);
+    assert_eq!((proposed.skips, proposed.secret.clone()), (Some("other-ccm"), None));
+    assert!(with(&proposed, Outcome::ToDo).is_empty());
+    let lost = with(&proposed, Outcome::NotKept).join("\n");
     for part in
         ["--allocate-node-cidrs=true", "--profiling=true", "the controller tagging", "variable AWS_ACCESS_KEY_ID"]
     {
         assert!(lost.contains(part), "{part}: {lost}");
     }
-    let changed = with(&draft, Outcome::Changed).join("\n");
+    let changed = with(&proposed, Outcome::Changed).join("\n");
     for part in
         ["Rehearsal", "--secure-port=10258 -> spec.ports.secure: 10268", "--use-service-account-credentials=true"]
     {
         assert!(changed.contains(part), "{part}: {changed}");
     }
-    assert!(!format!("{:?}", draft.fates).contains("s3cret"));
-    assert!(draft.manager(CLUSTER).unwrap().spec.check().is_ok());
+    assert!(!format!("{:?}", proposed.migration_results).contains("s3cret"));
+    assert!(proposed.ccm(CLUSTER).unwrap().spec.check().is_ok());
 }
 
 fn hcloud() -> Value {
@@ -171,7 +171,7 @@ fn hcloud() -> Value {
 fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
     let mut found = Found::new();
     put(&mut found, "Secret", "kube-system", "hcloud", &json!({"token": "s3cret", "network": "net"}));
-    let kept = draft(&hcloud(), &found);
+    let kept = proposed(&hcloud(), &found);
     let expected = json!({
         "provider": "hcloud", "clusterName": "kubernetes", "credentials": {"secretRef": {"name": "hcloud"}},
         "controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.244.0.0/16"]},
@@ -184,7 +184,7 @@ fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
     // Helm deletes what it has created, and a lease in another namespace takes the objects with it.
     let reference = found.keys().next().unwrap().clone();
     found.get_mut(&reference).unwrap()["metadata"]["annotations"] = json!({"meta.helm.sh/release-name": "hccm"});
-    let copied = draft(&hcloud(), &found);
+    let copied = proposed(&hcloud(), &found);
     assert_eq!(copied.spec["credentials"], json!({"secretRef": {"name": "new-secret"}}));
     let secret = copied.secret.clone().unwrap();
     assert_eq!(
@@ -200,9 +200,9 @@ fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
     let mut live = hcloud();
     live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().remove(1);
     put(&mut found, "Secret", "kube-system", "hcloud", &json!({"token": "s3cret", "network": "net"}));
-    assert_eq!(draft(&live, &found).secret.unwrap().data.keys().collect::<Vec<_>>(), ["token"]);
+    assert_eq!(proposed(&live, &found).secret.unwrap().data.keys().collect::<Vec<_>>(), ["token"]);
 
-    let none = draft(&hcloud(), &Found::new());
+    let none = proposed(&hcloud(), &Found::new());
     assert_eq!(
         with(&none, Outcome::ToDo),
         ["the credentials: nothing that the API shows holds token -> give them with --credentials"]
@@ -233,7 +233,7 @@ fn the_configuration_is_found_where_it_is_mounted() {
     let mut found = Found::new();
     put(&mut found, "ConfigMap", "vmware", "conf", &json!({"k": "global: {secretName: creds}"}));
     put(&mut found, "Secret", "vmware", "creds", &json!({"vc.username": "u", "vc.password": "s3cret"}));
-    let kept = draft(&vsphere(&volume), &found);
+    let kept = proposed(&vsphere(&volume), &found);
     let expected = json!({
         "provider": "vsphere", "namespace": "vmware", "clusterName": "kubernetes",
         "cloudConfig": {"configMapRef": {"name": "conf", "key": "k"}}, "credentials": {"secretRef": {"name": "creds"}},
@@ -246,7 +246,7 @@ fn the_configuration_is_found_where_it_is_mounted() {
     // The lease is in another namespace, and so is what is to read them.
     let mut live = vsphere(&volume);
     live["spec"]["template"]["spec"]["containers"][0]["args"].as_array_mut().unwrap().pop();
-    let copied = draft(&live, &found);
+    let copied = proposed(&live, &found);
     assert_eq!(copied.spec["cloudConfig"], json!({"secretRef": {"name": "new-secret", "key": "vsphere.conf"}}));
     let keys: Vec<_> = copied.secret.as_ref().unwrap().data.keys().cloned().collect();
     assert_eq!((copied.namespace(), keys.join(" ").as_str()), ("kube-system", "vc.password vc.username vsphere.conf"));
@@ -258,8 +258,8 @@ fn the_configuration_is_found_where_it_is_mounted() {
         ),
         (json!({"name": "config", "emptyDir": {}}), "/etc/cloud/vsphere.conf (--cloud-config)"),
     ] {
-        let missing = draft(&vsphere(&volume), &found);
-        assert!(with(&missing, Outcome::ToDo).concat().contains(shown), "{:?}", missing.fates);
+        let missing = proposed(&vsphere(&volume), &found);
+        assert!(with(&missing, Outcome::ToDo).concat().contains(shown), "{:?}", missing.migration_results);
         assert!(!missing.spec.contains_key("cloudConfig"));
     }
 }
@@ -316,34 +316,36 @@ fn the_provider_is_told_by_what_runs_by_ids_and_by_names() {
 }
 
 /// A proposal with all that a provider needs, and the Secrets that it names.
-fn complete(descriptor: &Descriptor) -> (Draft, Found) {
+fn complete(descriptor: &Descriptor) -> (ProposedCcm, Found) {
     let namespace = descriptor.home();
-    let mut draft = Draft::new("cluster", &descriptor.name, namespace);
+    let mut proposed = ProposedCcm::new("cluster", &descriptor.name, namespace);
     let mut found = Found::new();
-    draft.set("clusterName", "prod");
-    draft.set("leaderElection.leaseName", "own-lease");
-    draft.set("logging.verbosity", 4);
+    proposed.set("clusterName", "prod");
+    proposed.set("leaderElection.leaseName", "own-lease");
+    proposed.set("logging.verbosity", 4);
     if let Some(flag) = descriptor.allowed_arguments.first() {
-        draft.set("arguments", json!({flag: "7"}));
+        proposed.set("arguments", json!({flag: "7"}));
     }
     if let Some(config) = &descriptor.cloud_config {
         put(&mut found, "Secret", namespace, "config", &json!({&config.file: "a: b"}));
-        draft.set("cloudConfig.secretRef", json!({"name": "config", "key": config.file}));
+        proposed.set("cloudConfig.secretRef", json!({"name": "config", "key": config.file}));
     }
     if let Some(needed) = descriptor.credentials.as_ref().filter(|needed| !needed.optional) {
         let keys = needed.keys.iter().chain(&needed.optional_keys).map(|key| (key.replace('*', "server"), json!("x")));
         put(&mut found, "Secret", namespace, "creds", &Value::Object(keys.collect()));
-        draft.set("credentials.secretRef.name", "creds");
+        proposed.set("credentials.secretRef.name", "creds");
     }
-    (draft, found)
+    (proposed, found)
 }
 
 /// What is planned; controllers that the provider has not are turned off.
-fn planned(draft: &mut Draft) -> Vec<Object> {
+fn planned(proposed: &mut ProposedCcm) -> Vec<Object> {
     loop {
-        match Plan::new(&catalog(), &draft.manager(CLUSTER).unwrap().facts(), Phase::Cluster) {
+        match Plan::new(&catalog(), &proposed.ccm(CLUSTER).unwrap().facts(), Phase::Cluster) {
             Ok(plan) => return plan.objects().to_vec(),
-            Err(plan::Error::Asked { field, .. }) if field.starts_with("controllers.") => draft.set(&field, "Disabled"),
+            Err(plan::Error::Asked { field, .. }) if field.starts_with("controllers.") => {
+                proposed.set(&field, "Disabled")
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -362,8 +364,8 @@ fn told(objects: &[Object]) -> (Vec<String>, Value) {
 fn of_every_provider_all_is_kept_that_the_operator_would_install() {
     let catalog = catalog();
     let (mut providers, mut problems) = (0, Vec::new());
-    for provider in catalog.upstream() {
-        let Upstream { descriptor, .. } = provider;
+    for provider in catalog.kubernetes() {
+        let Kubernetes { descriptor, .. } = provider;
         let (mut before, found) = complete(descriptor);
         let objects = planned(&mut before);
         let workload = objects.iter().find(|one| {
@@ -374,7 +376,7 @@ fn of_every_provider_all_is_kept_that_the_operator_would_install() {
         let existing = existing(live).unwrap_or_else(|| panic!("{}: not found", descriptor.name));
         let known = of_existing(&catalog, &existing).map(|known| known.descriptor.name.as_str());
         assert_eq!(known, Some(descriptor.name.as_str()), "{}", existing.image);
-        let mut after = draft(live, &found);
+        let mut after = proposed(live, &found);
         let lost = [Outcome::ToDo, Outcome::NotKept].map(|result| with(&after, result)).concat();
         problems.extend(lost.iter().map(|lost| format!("{}: {lost}", descriptor.name)));
         if after.secret.is_some() {
@@ -384,7 +386,7 @@ fn of_every_provider_all_is_kept_that_the_operator_would_install() {
         if now != before {
             problems.push(format!("{}: {now:?} instead of {before:?}", descriptor.name));
         }
-        assert!(after.manager(CLUSTER).unwrap().spec.check().is_ok());
+        assert!(after.ccm(CLUSTER).unwrap().spec.check().is_ok());
         providers += 1;
     }
     assert!(providers >= 3, "{providers}");

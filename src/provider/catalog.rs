@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     facts::{EXTERNAL, Facts, Platform},
-    provider::{Contents, Describe, Error, OpenShift, Provider, Upstream, external::Refused, folder},
+    provider::{Contents, Describe, Error, Kubernetes, OpenShift, Provider, external::Refused, folder},
     text::suggest::did_you_mean,
 };
 
@@ -27,12 +27,14 @@ pub struct Catalog {
 impl Catalog {
     /// Builds a catalog from the files of `assets/` and `bootstrap/`, given as (path from their common root, bytes).
     pub fn new(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Result<Self, Error> {
-        let mut bundles = BTreeMap::<_, Vec<_>>::new();
-        for bundle in folder::bundles(files) {
-            bundles.entry(bundle.name.clone()).or_default().push(bundle);
+        let mut parsed_providers = BTreeMap::<_, Vec<_>>::new();
+        for parsed in folder::parsed_providers(files) {
+            parsed_providers.entry(parsed.name.clone()).or_default().push(parsed);
         }
         // Each is dropped as soon as its objects are copied.
-        let providers = bundles.into_iter().map(|(name, bundles)| Provider::of(&name, &bundles).map(Arc::new));
+        let providers = parsed_providers
+            .into_iter()
+            .map(|(name, parsed_providers)| Provider::of(&name, &parsed_providers).map(Arc::new));
         Ok(Self { all: providers.collect::<Result<_, _>>()?, ..Self::default() })
     }
 
@@ -91,13 +93,13 @@ impl Catalog {
         self.all.iter().filter_map(|one| one.openshift.as_ref())
     }
 
-    /// Every provider of the flavor upstream, by name.
-    pub fn upstream(&self) -> impl Iterator<Item = &Upstream> {
+    /// Every provider of the flavor kubernetes, by name.
+    pub fn kubernetes(&self) -> impl Iterator<Item = &Kubernetes> {
         self.all.iter().filter_map(|one| one.kubernetes.as_ref())
     }
 
-    /// The provider of the flavor upstream of this name, or why there is none, for people.
-    pub fn upstream_of(&self, name: &str) -> Result<&Upstream, String> {
+    /// The provider of the flavor kubernetes of this name, or why there is none, for people.
+    pub fn kubernetes_of(&self, name: &str) -> Result<&Kubernetes, String> {
         self.check().map_err(|refused| refused.to_string())?;
         let unknown =
             || format!("{}; one of your own is given by --provider ./{}", self.unknown(name), name.escape_debug());
@@ -105,9 +107,9 @@ impl Catalog {
         self.check_replaced(named.and_then(|one| one.kubernetes.as_ref()).ok_or_else(unknown)?)
     }
 
-    /// That there is no provider of the flavor upstream of this name, for people.
+    /// That there is no provider of the flavor kubernetes of this name, for people.
     pub fn unknown(&self, name: &str) -> String {
-        let known: Vec<_> = self.upstream().map(Contents::name).collect();
+        let known: Vec<_> = self.kubernetes().map(Contents::name).collect();
         let hint = did_you_mean(name, known.iter().copied());
         format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
     }

@@ -10,7 +10,7 @@ use crate::{
     provider::{
         self,
         catalog::Catalog,
-        folder::{self, Bundle},
+        folder::{self, ParsedProvider},
         package::Package,
         payload::Payload,
     },
@@ -85,13 +85,13 @@ pub fn catalog() -> Result<Catalog, provider::Error> {
 }
 
 /// The embedded providers' folders.
-pub fn bundles() -> Vec<Bundle> {
-    folder::bundles(all_files())
+pub fn parsed_providers() -> Vec<ParsedProvider> {
+    folder::parsed_providers(all_files())
 }
 
 /// The folder of one of them; none if there is no provider of this name.
-pub fn bundles_of(name: &str) -> Vec<Bundle> {
-    folder::bundles(files(name))
+pub fn parsed_providers_of(name: &str) -> Vec<ParsedProvider> {
+    folder::parsed_providers(files(name))
 }
 
 /// The package of an embedded provider. An error is a defect of this build, which the tests exclude.

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     error::{brief, message},
     object::reference::is_digest,
-    provider::{Describe, Error, Provider, folder::Bundle, package::Package},
+    provider::{Describe, Error, Provider, folder::ParsedProvider, package::Package},
     text::output::printable,
 };
 
@@ -84,9 +84,9 @@ pub struct External {
 }
 
 impl External {
-    /// The provider of a package and its bundles, with the policies that restrict its accounts, or the first defect.
-    pub fn new(package: Package, bundles: &[Bundle], origin: Origin) -> Result<Self, Error> {
-        let Provider { name, openshift, kubernetes } = Provider::of(package.name(), bundles)?;
+    /// The provider of a package and its parsed providers, with the policies that restrict its accounts, or the first defect.
+    pub fn new(package: Package, parsed_providers: &[ParsedProvider], origin: Origin) -> Result<Self, Error> {
+        let Provider { name, openshift, kubernetes } = Provider::of(package.name(), parsed_providers)?;
         let provider = Provider {
             name,
             openshift: openshift.map(|one| one.restricted(&origin)).transpose()?,
@@ -164,7 +164,7 @@ impl Wanted {
     }
 
     /// Checks what was found against what is asked for: the digest, then the names.
-    pub fn check(&self, (name, digest): (&str, &str), bundles: &[Bundle]) -> Result<(), Refused> {
+    pub fn check(&self, (name, digest): (&str, &str), parsed_providers: &[ParsedProvider]) -> Result<(), Refused> {
         if let Some(expected) = self.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(self.refused(format!(
                 "expected the digest {expected}, found {digest} at {}: somebody has changed it, or the digest is of another one \
@@ -172,7 +172,7 @@ impl Wanted {
                 self.path.as_deref().unwrap_or(Path::new("")).display()
             )));
         }
-        let descriptors = bundles.iter().filter_map(|bundle| bundle.descriptor.as_ref());
+        let descriptors = parsed_providers.iter().filter_map(|parsed| parsed.descriptor.as_ref());
         let names = descriptors.map(|one| ("its descriptor says", one.common().name));
         let mut names = names.chain(self.name.as_deref().map(|name| (CLOUD_PROVIDER, name)));
         if let Some((whose, other)) = names.find(|(_, other)| *other != name) {

@@ -14,7 +14,7 @@ use crate::{
     error::brief,
     object::{self, Object, permissions},
     provider::{
-        Contents, Describe, Described, Descriptor, Error, Flavor, OpenShift, Phase, Platform, Upstream, upstream,
+        Contents, Describe, Described, Descriptor, Error, Flavor, Kubernetes, OpenShift, Phase, Platform, kubernetes,
     },
     text::{
         Place, terminal,
@@ -28,12 +28,12 @@ use crate::{
 /// The most objects of a flavor, and the most containers of all its pods: a cloud-controller-manager has some ten and two.
 const MAX_OBJECTS: usize = 256;
 
-/// The folder of the flavor upstream in a provider's folder.
-const UPSTREAM: &str = "upstream";
+/// The folder of the flavor kubernetes in a provider's folder.
+const KUBERNETES: &str = "kubernetes";
 
 /// One provider's files of one flavor.
 #[derive(Clone, Debug, Default)]
-pub struct Bundle {
+pub struct ParsedProvider {
     /// The name of its folder.
     pub name: String,
     /// The flavor.
@@ -47,7 +47,7 @@ pub struct Bundle {
     pub manifests: Vec<Manifest>,
     /// Its descriptor, if it is readable.
     pub descriptor: Option<Described>,
-    /// The reasons for which the operator would refuse the folder. See also [`Bundle::misfits`].
+    /// The reasons for which the operator would refuse the folder. See also [`ParsedProvider::misfits`].
     pub defects: Vec<Error>,
     /// The lines of the descriptor.
     lines: Lines,
@@ -68,9 +68,11 @@ pub struct Manifest {
     pub lines: Lines,
 }
 
-/// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one bundle for each provider
+/// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one parsed provider for each provider
 /// and flavor: first those for OpenShift.
-pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
+pub fn parsed_providers(
+    files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
+) -> Vec<ParsedProvider> {
     let mut folders = BTreeMap::<String, BTreeMap<String, Vec<u8>>>::new();
     for (path, bytes) in files {
         let path = path.into();
@@ -78,34 +80,37 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
         folders.entry(name).or_default().insert(path, bytes.into());
     }
     let flavors = folders.into_iter().flat_map(|(name, files)| flavors(&name, &format!("{name}/"), files));
-    let mut bundles: Vec<_> = flavors.collect();
-    bundles.sort_by_key(|bundle| bundle.flavor);
+    let mut parsed_providers: Vec<_> = flavors.collect();
+    parsed_providers.sort_by_key(|parsed| parsed.flavor);
     let mut served = BTreeMap::<_, String>::new();
-    for bundle in &mut bundles {
-        if let Some(Platform { type_, cloud_name, platform_name }) = bundle.platform() {
+    for parsed in &mut parsed_providers {
+        if let Some(Platform { type_, cloud_name, platform_name }) = parsed.platform() {
             let platform = (type_.clone(), cloud_name.clone(), platform_name.clone());
             let twin = served.get(&platform).map(|twin| format!("provider {twin:?} serves the same platform"));
-            let defect = twin.map(|problem| bundle.descriptor_error("/platform", problem));
-            bundle.defects.extend(defect);
-            served.entry(platform).or_insert_with(|| bundle.name.clone());
+            let defect = twin.map(|problem| parsed.descriptor_error("/platform", problem));
+            parsed.defects.extend(defect);
+            served.entry(platform).or_insert_with(|| parsed.name.clone());
         }
     }
-    bundles
+    parsed_providers
 }
 
-/// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a bundle for each flavor: first
+/// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a parsed provider for each flavor: first
 /// that for OpenShift.
-pub fn bundles_of(name: &str, files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
+pub fn parsed_providers_of(
+    name: &str,
+    files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
+) -> Vec<ParsedProvider> {
     flavors(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
 }
 
-/// The files of one provider as a bundle for each flavor that it has.
-fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<Bundle> {
-    let folder = format!("assets/{below}{UPSTREAM}/");
-    let (upstream, openshift) = files.into_iter().partition(|(path, _)| path.starts_with(&folder));
-    let flavors: [(_, BTreeMap<_, _>); 2] = [(Flavor::OpenShift, openshift), (Flavor::Upstream, upstream)];
+/// The files of one provider as a parsed provider for each flavor that it has.
+fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<ParsedProvider> {
+    let folder = format!("assets/{below}{KUBERNETES}/");
+    let (kubernetes, openshift) = files.into_iter().partition(|(path, _)| path.starts_with(&folder));
+    let flavors: [(_, BTreeMap<_, _>); 2] = [(Flavor::OpenShift, openshift), (Flavor::Kubernetes, kubernetes)];
     let given = flavors.into_iter().filter(|(_, files)| !files.is_empty());
-    given.map(|(flavor, files)| Bundle::read(name.to_owned(), flavor, below.to_owned(), files)).collect()
+    given.map(|(flavor, files)| ParsedProvider::read(name.to_owned(), flavor, below.to_owned(), files)).collect()
 }
 
 impl Manifest {
@@ -120,22 +125,25 @@ impl Manifest {
     }
 }
 
-impl Bundle {
+impl ParsedProvider {
     fn read(name: String, flavor: Flavor, below: String, files: BTreeMap<String, Vec<u8>>) -> Self {
-        let mut bundle = Self { name, flavor, below, ..Self::default() };
+        let mut parsed = Self { name, flavor, below, ..Self::default() };
         for (path, bytes) in &files {
-            if let Err(defect) = bundle.add(path, bytes) {
-                bundle.defects.push(defect);
+            if let Err(defect) = parsed.add(path, bytes) {
+                parsed.defects.push(defect);
             }
         }
-        let path = bundle.descriptor_path();
+        let path = parsed.descriptor_path();
         if !files.contains_key(&path) {
-            let what =
-                if flavor == Flavor::Upstream { "images of the provider" } else { "platform that the provider serves" };
-            bundle.defects.push(Error::new(&path, None, format!("missing: it names the {what}")));
+            let what = if flavor == Flavor::Kubernetes {
+                "images of the provider"
+            } else {
+                "platform that the provider serves"
+            };
+            parsed.defects.push(Error::new(&path, None, format!("missing: it names the {what}")));
         }
-        bundle.files = files;
-        bundle
+        parsed.files = files;
+        parsed
     }
 
     fn add(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
@@ -143,7 +151,7 @@ impl Bundle {
         let own = path.split_once('/').and_then(|(top, rest)| Some((top, rest.strip_prefix(&self.below)?)));
         let parts = own.map(|(top, rest)| (top, rest.split('/').collect::<Vec<_>>()));
         let phase = match parts.as_ref().map(|(top, rest)| (*top, &rest[..])) {
-            Some(("assets", [file] | [UPSTREAM, file])) if has_yaml_extension(file) => Phase::Cluster,
+            Some(("assets", [file] | [KUBERNETES, file])) if has_yaml_extension(file) => Phase::Cluster,
             Some(("bootstrap", [file])) if has_yaml_extension(file) => Phase::Bootstrap,
             Some(("assets" | "bootstrap", _)) => {
                 return Err(problem("a provider's folder may contain only files named *.yaml".to_owned()));
@@ -187,7 +195,7 @@ impl Bundle {
         let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
         let descriptor = match self.flavor {
             Flavor::OpenShift => Described::OpenShift(yaml::from_str(text).map_err(of_yaml)?),
-            Flavor::Upstream => Described::Upstream(yaml::from_str(text).map_err(of_yaml)?),
+            Flavor::Kubernetes => Described::Kubernetes(yaml::from_str(text).map_err(of_yaml)?),
         };
         let name = self.descriptor.insert(descriptor).common().name.to_owned();
         self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
@@ -223,11 +231,11 @@ impl Bundle {
         Ok(())
     }
 
-    /// What it is called among all bundles.
+    /// What it is called among all parsed providers.
     pub fn title(&self) -> String {
         match self.flavor {
             Flavor::OpenShift => self.name.clone(),
-            Flavor::Upstream => format!("{}/{UPSTREAM}", self.name),
+            Flavor::Kubernetes => format!("{}/{KUBERNETES}", self.name),
         }
     }
 
@@ -236,9 +244,9 @@ impl Bundle {
         if let Some(Described::OpenShift(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
 
-    /// The descriptor of the flavor upstream, if it is that and readable.
-    pub fn of_upstream(&self) -> Option<&upstream::Descriptor> {
-        if let Some(Described::Upstream(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
+    /// The descriptor of the flavor kubernetes, if it is that and readable.
+    pub fn of_kubernetes(&self) -> Option<&kubernetes::Descriptor> {
+        if let Some(Described::Kubernetes(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
 
     /// The platform that it serves, if the descriptor is readable.
@@ -249,7 +257,7 @@ impl Bundle {
     fn descriptor_path(&self) -> String {
         match self.flavor {
             Flavor::OpenShift => format!("assets/{}provider.yaml", self.below),
-            Flavor::Upstream => format!("assets/{}{UPSTREAM}/provider.yaml", self.below),
+            Flavor::Kubernetes => format!("assets/{}{KUBERNETES}/provider.yaml", self.below),
         }
     }
 
@@ -286,8 +294,8 @@ impl Bundle {
     }
 
     /// What it contains for any Kubernetes, or the first defect.
-    pub fn kubernetes(&self) -> Result<Upstream, Error> {
-        self.contents(self.of_upstream())
+    pub fn kubernetes(&self) -> Result<Kubernetes, Error> {
+        self.contents(self.of_kubernetes())
     }
 
     fn contents<D: Clone>(&self, descriptor: Option<&D>) -> Result<Contents<D>, Error> {
@@ -349,10 +357,11 @@ mod tests {
             ("assets/a/two.yaml", "a: 1\n---\napiVersion: v1\n# Not this one.\nkind: Secret\nmetadata: {name: a}\n"),
             ("bootstrap/b/pod.yaml", "1"),
         ];
-        let bundles = bundles(files.map(|(path, text)| (path, text.as_bytes())));
-        assert_eq!(bundles.iter().map(|bundle| bundle.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(bundles[0].manifests.len(), 1);
-        let defects: Vec<_> = bundles.iter().flat_map(|bundle| &bundle.defects).map(ToString::to_string).collect();
+        let parsed_providers = parsed_providers(files.map(|(path, text)| (path, text.as_bytes())));
+        assert_eq!(parsed_providers.iter().map(|parsed| parsed.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(parsed_providers[0].manifests.len(), 1);
+        let defects: Vec<_> =
+            parsed_providers.iter().flat_map(|parsed| &parsed.defects).map(ToString::to_string).collect();
         let expected = [
             "assets/a/bad.yaml:2:3: ",
             "assets/a/note.txt: a provider's folder may contain only files named *.yaml",
@@ -373,9 +382,9 @@ mod tests {
         let files = ["a", "b"].map(|name| {
             (format!("assets/{name}/provider.yaml"), format!("name: {name}\nplatform: {{type: Demo}}\nimages: {{}}\n"))
         });
-        let bundles = bundles(files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
-        assert_eq!(bundles[0].defects, []);
-        let defects: Vec<_> = bundles[1].defects.iter().map(ToString::to_string).collect();
+        let parsed_providers = parsed_providers(files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
+        assert_eq!(parsed_providers[0].defects, []);
+        let defects: Vec<_> = parsed_providers[1].defects.iter().map(ToString::to_string).collect();
         assert_eq!(defects, ["assets/b/provider.yaml:2: provider \"a\" serves the same platform"]);
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     object::reference::hex,
     provider::{
         Error,
-        folder::{self, Bundle, has_yaml_extension},
+        folder::{self, ParsedProvider, has_yaml_extension},
     },
     text::{
         terminal,
@@ -31,7 +31,7 @@ pub use oci::Layout;
 const README: &str = "README.md";
 
 /// The folders of manifests, each with a slash at its end.
-const FOLDERS: [&str; 3] = ["assets/", "assets/upstream/", "bootstrap/"];
+const FOLDERS: [&str; 3] = ["assets/", "assets/kubernetes/", "bootstrap/"];
 
 /// The longest name of a provider: a label of DNS, with space for what is appended to it in names of objects.
 const MAX_NAME: usize = 40;
@@ -117,7 +117,7 @@ impl Package {
             }
         }
         if !package.files.keys().any(|path| path.starts_with(FOLDERS[0])) {
-            let problem = "has no file assets/*.yaml or assets/upstream/*.yaml: not a provider's folder";
+            let problem = "has no file assets/*.yaml or assets/kubernetes/*.yaml: not a provider's folder";
             return Err(Error::new(name, None, problem));
         }
         Ok(package)
@@ -133,9 +133,9 @@ impl Package {
         self.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
     }
 
-    /// A bundle for each flavor that it has.
-    pub fn bundles(&self) -> Vec<Bundle> {
-        folder::bundles_of(&self.name, self.files().filter(|(path, _)| *path != README))
+    /// A parsed provider for each flavor that it has.
+    pub fn parsed_providers(&self) -> Vec<ParsedProvider> {
+        folder::parsed_providers_of(&self.name, self.files().filter(|(path, _)| *path != README))
     }
 
     /// A ConfigMap with the tar, in a namespace. The pin is not in it: whoever changes the tar would change the pin, too.
@@ -300,7 +300,7 @@ fn check_path(name: &str, path: &str) -> Result<(), Error> {
     let is_manifest = file != path && has_yaml_extension(file) && !file.contains('/');
     if path != README && !is_manifest {
         return refused(format!(
-            "unknown file: a provider's folder has {README}, assets/*.yaml, assets/upstream/*.yaml and bootstrap/*.yaml"
+            "unknown file: a provider's folder has {README}, assets/*.yaml, assets/kubernetes/*.yaml and bootstrap/*.yaml"
         ));
     }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

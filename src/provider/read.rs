@@ -6,14 +6,14 @@ use crate::{
     files::folder::{Folder, Opened, Unreadable, open},
     provider::{
         self,
-        folder::{self, Bundle, has_yaml_extension},
+        folder::{self, ParsedProvider, has_yaml_extension},
         package::{Limits, Most},
         payload::Payload,
     },
     text::yaml::cost::Cost,
 };
 
-/// What the files of a tree may be, which may be a stranger's too.
+/// What the files of a tree may be, which may be untrusted too.
 const TREE: Most = Most {
     what: "tree",
     files: 2_048,
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 /// Reads the providers of a folder with `assets/` and `bootstrap/`, and its install payload if it has `manifests/`.
-pub fn read(path: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
+pub fn read(path: &Path) -> Result<(Vec<ParsedProvider>, Option<Payload>), Error> {
     let no_providers = || Error::NoProviders(path.to_owned());
     let Opened::Folder(root) = open(path)? else { return Err(no_providers()) };
     let mut limits = Limits::of(TREE);
@@ -47,15 +47,15 @@ pub fn read(path: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     if !files.iter().any(|(path, _)| path.starts_with("assets/") && path.matches('/').count() > 1) {
         return Err(no_providers());
     }
-    let bundles = folder::bundles(files);
+    let parsed_providers = folder::parsed_providers(files);
     let manifests = root.folder("manifests")?;
     if manifests.is_none() {
-        return Ok((bundles, None));
+        return Ok((parsed_providers, None));
     }
     let mut files = Vec::new();
     // What else is there, such as the link image-references, is not for clusters.
     collect(manifests, "manifests", has_yaml_extension, (&mut files, &mut limits))?;
-    Ok((bundles, Some(Payload::read(files))))
+    Ok((parsed_providers, Some(Payload::read(files))))
 }
 
 /// Collects the files of a folder whose names are wanted, as (path with slashes from the root, bytes).

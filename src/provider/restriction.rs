@@ -13,7 +13,7 @@ use crate::{
     object::Object,
     provider::{
         Contents, Describe, Error, Origin,
-        upstream::{INSTANCE_LABEL, workload},
+        kubernetes::{INSTANCE_LABEL, workload},
     },
     text::yaml,
 };
@@ -96,10 +96,10 @@ impl Accounts {
         let all = manifests.iter().filter(|object| object.kind().kind == "ServiceAccount");
         let all: BTreeSet<_> = all.map(|object| (object.namespace().to_owned(), object.name().to_owned())).collect();
         let mut accounts = Self { main: all.first().cloned(), all, ..Self::default() };
-        let manager = workload(manifests.iter().copied()).map(|(manager, _)| manager);
-        accounts.main = manager.and_then(account).or(accounts.main);
+        let ccm = workload(manifests.iter().copied()).map(|(ccm, _)| ccm);
+        accounts.main = ccm.and_then(account).or(accounts.main);
         for workload in manifests {
-            let is_on_every_node = is_on_every_node(workload, manager);
+            let is_on_every_node = is_on_every_node(workload, ccm);
             let users = if is_on_every_node { &mut accounts.on_every_node } else { &mut accounts.central };
             users.extend(account(workload));
         }
@@ -125,8 +125,8 @@ pub(super) fn account(workload: &Object) -> Option<Account> {
 
 /// Whether the pods of a workload may run on every node: those of each DaemonSet but the cloud-controller-manager itself, whatever their
 /// containers are called.
-pub(super) fn is_on_every_node(workload: &Object, manager: Option<&Object>) -> bool {
-    workload.kind().kind == "DaemonSet" && !manager.is_some_and(|manager| ptr::eq(manager, workload))
+pub(super) fn is_on_every_node(workload: &Object, ccm: Option<&Object>) -> bool {
+    workload.kind().kind == "DaemonSet" && !ccm.is_some_and(|ccm| ptr::eq(ccm, workload))
 }
 
 impl<D: Describe> Contents<D> {

@@ -30,7 +30,7 @@ const LONGEST: usize = 40;
 
 /// Names that mean something else to YAML or to this program.
 const RESERVED: [&str; 13] =
-    ["assets", "bootstrap", "false", "n", "next", "no", "null", "off", "on", "true", "upstream", "y", "yes"];
+    ["assets", "bootstrap", "false", "n", "next", "no", "null", "off", "on", "true", "kubernetes", "y", "yes"];
 
 /// The versions of Kubernetes that a version for several is entered for.
 const MINORS: std::ops::RangeInclusive<u32> = 32..=36;
@@ -167,14 +167,14 @@ impl Options {
 
     /// The images in the descriptor for any Kubernetes that a registry may replace.
     pub fn unpinned(&self) -> impl Iterator<Item = &Image> {
-        let is_open = |image: &&Image| image.digest.is_none() && self.flavors.contains(&Flavor::Upstream);
+        let is_open = |image: &&Image| image.digest.is_none() && self.flavors.contains(&Flavor::Kubernetes);
         self.images().filter(is_open)
     }
 
     /// Whether the new provider has this file of the example.
     fn has(&self, path: &str) -> bool {
-        let is_upstream = path.starts_with("assets/upstream/");
-        let flavor = if is_upstream { Flavor::Upstream } else { Flavor::OpenShift };
+        let is_kubernetes = path.starts_with("assets/kubernetes/");
+        let flavor = if is_kubernetes { Flavor::Kubernetes } else { Flavor::OpenShift };
         self.flavors.contains(&flavor) && (self.node_manager.is_some() || !path.ends_with("/node-manager.yaml"))
     }
 }
@@ -191,9 +191,9 @@ impl File {
     fn fill(&mut self, options: &Options, versions: &Value) -> Result<(), Error> {
         let file = options.cloud_config.as_ref().map(|config| config.file.as_str());
         match self.path.clone().as_str() {
-            "assets/upstream/provider.yaml" => self.upstream_descriptor(options, versions),
+            "assets/kubernetes/provider.yaml" => self.kubernetes_descriptor(options, versions),
             "assets/provider.yaml" => self.descriptor(options),
-            "assets/upstream/deployment.yaml" => {
+            "assets/kubernetes/deployment.yaml" => {
                 self.container(&format!("{DEPLOYMENT}/containers/0"), &options.image, Some(&options.command))?;
                 self.cloud_config(DEPLOYMENT, "cloud-config", file)
             }
@@ -219,7 +219,7 @@ impl File {
         }
     }
 
-    fn upstream_descriptor(&mut self, options: &Options, versions: &Value) -> Result<(), Error> {
+    fn kubernetes_descriptor(&mut self, options: &Options, versions: &Value) -> Result<(), Error> {
         let mut images = vec![(CCM, &options.image)];
         if let Some(image) = &options.node_manager {
             images.push(("cloud-node-manager", image));
@@ -279,9 +279,9 @@ impl File {
     }
 
     fn container(&mut self, at: &str, image: &Image, command: Option<&str>) -> Result<(), Error> {
-        // Upstream tag and digest follow from the cluster's version.
-        let is_upstream = self.path.starts_with("assets/upstream/");
-        let image = if is_upstream { Image { digest: None, ..image.clone() } } else { image.clone() };
+        // On any Kubernetes tag and digest follow from the cluster's version.
+        let is_kubernetes = self.path.starts_with("assets/kubernetes/");
+        let image = if is_kubernetes { Image { digest: None, ..image.clone() } } else { image.clone() };
         self.set(&format!("{at}/image"), image.to_string())?;
         command.map_or(Ok(()), |command| self.set(&format!("{at}/command"), json!([command])))
     }
@@ -306,7 +306,7 @@ impl File {
         self.argument(text(format!("/{argument}")), &format!("--cloud-config={folder}/{file}"))?;
         let items = format!("{volume}/configMap/items/0");
         if let Some(item) = value.pointer(&format!("/{items}")) {
-            // Upstream the operator sets the key; on OpenShift it has written this one.
+            // On any Kubernetes the operator sets the key; on OpenShift it has written this one.
             let key = if item["key"] == "cloud.conf" { "cloud.conf" } else { file };
             self.set(&format!("{items}/key"), key)?;
             self.set(&format!("{items}/path"), file)?;

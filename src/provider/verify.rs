@@ -6,26 +6,26 @@
 mod containers;
 mod fields;
 mod folder;
+mod kubernetes;
 mod parts;
 mod pods;
 pub mod policy;
 mod rules;
 pub mod trust;
-mod upstream;
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
 use crate::{
-    provider::{Error, Flavor, folder::Bundle, package::Form, payload::Payload},
+    provider::{Error, Flavor, folder::ParsedProvider, package::Form, payload::Payload},
     text::{
         Place, located,
         output::{Failure, Suite, printable, table, wrap},
     },
 };
 
-use parts::Subject;
+use parts::Input;
 pub use policy::Policy;
 
 /// A rule, with the function that checks it.
@@ -45,17 +45,17 @@ enum Check {
     /// Whether a provider works.
     Works(Defects),
     /// The same of one for any Kubernetes.
-    Upstream(Defects),
+    Kubernetes(Defects),
     /// The same of one of ours. Of others a rule below asks for more.
     Own(Defects),
     /// Whether a provider of others can be trusted; no policy can allow a defect.
     Never(Defects),
     /// The same; a policy can allow a defect, by its value.
-    Unless(fn(Subject) -> Values),
+    Unless(fn(Input) -> Values),
 }
 
 /// The defects of a provider.
-type Defects = fn(Subject) -> Vec<Error>;
+type Defects = fn(Input) -> Vec<Error>;
 
 /// Defects, each with the value by which a policy allows it.
 type Values = Vec<(Error, String)>;
@@ -107,29 +107,29 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
 
 /// Checks providers. Those of others have a policy, which says what they may have beyond the rules for them. Rules about the install
 /// payload apply only if there is one.
-pub fn verify(bundles: &[Bundle], payload: Option<&Payload>, policy: Option<&Policy>) -> Report {
-    let findings = |table| findings(bundles, table, payload, policy);
+pub fn verify(parsed_providers: &[ParsedProvider], payload: Option<&Payload>, policy: Option<&Policy>) -> Report {
+    let findings = |table| findings(parsed_providers, table, payload, policy);
     Report {
         form: None,
-        providers: bundles.iter().map(Bundle::title).collect(),
+        providers: parsed_providers.iter().map(ParsedProvider::title).collect(),
         rules: rules().filter(|rule| rule.is_asked(policy)).map(|rule| rule.id).collect(),
         findings: [rules::RULES, trust::RULES].into_iter().flat_map(findings).collect(),
     }
 }
 
 /// What makes providers of others not to be trusted, and the policy does not allow.
-pub fn check(bundles: &[Bundle], policy: &Policy) -> Vec<Finding> {
-    findings(bundles, trust::RULES, None, Some(policy))
+pub fn check(parsed_providers: &[ParsedProvider], policy: &Policy) -> Vec<Finding> {
+    findings(parsed_providers, trust::RULES, None, Some(policy))
 }
 
 fn findings(
-    bundles: &[Bundle],
+    parsed_providers: &[ParsedProvider],
     table: &'static [Rule],
     payload: Option<&Payload>,
     policy: Option<&Policy>,
 ) -> Vec<Finding> {
     let asked = || table.iter().filter(|rule| rule.is_asked(policy));
-    bundles.iter().flat_map(|bundle| asked().flat_map(|rule| rule.findings(bundle, payload, policy))).collect()
+    parsed_providers.iter().flat_map(|parsed| asked().flat_map(|rule| rule.findings(parsed, payload, policy))).collect()
 }
 
 impl Report {
@@ -190,36 +190,36 @@ impl Report {
 
 impl Rule {
     /// Whether a policy can allow a finding.
-    pub fn can_be_widened(&self) -> bool {
+    pub fn can_be_allowed(&self) -> bool {
         matches!(self.check, Check::Unless(_))
     }
 
     /// Whether it is asked of providers of others, with a policy, or else of ours.
     fn is_asked(&self, policy: Option<&Policy>) -> bool {
         match self.check {
-            Check::Works(_) | Check::Upstream(_) => true,
+            Check::Works(_) | Check::Kubernetes(_) => true,
             Check::Own(_) => policy.is_none(),
             Check::Never(_) | Check::Unless(_) => policy.is_some(),
         }
     }
 
     /// The defects of a provider, each with the value by which a policy allows it.
-    fn defects(&self, bundle: &Bundle, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
-        let subject = Subject { bundle, payload };
+    fn defects(&self, parsed: &ParsedProvider, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
+        let input = Input { parsed, payload };
         match self.check {
-            Check::Upstream(_) if bundle.flavor != Flavor::Upstream => Vec::new(),
-            Check::Works(check) | Check::Upstream(check) | Check::Own(check) | Check::Never(check) => {
-                check(subject).into_iter().map(|defect| (defect, None)).collect()
+            Check::Kubernetes(_) if parsed.flavor != Flavor::Kubernetes => Vec::new(),
+            Check::Works(check) | Check::Kubernetes(check) | Check::Own(check) | Check::Never(check) => {
+                check(input).into_iter().map(|defect| (defect, None)).collect()
             }
-            Check::Unless(check) => check(subject).into_iter().map(|(defect, value)| (defect, Some(value))).collect(),
+            Check::Unless(check) => check(input).into_iter().map(|(defect, value)| (defect, Some(value))).collect(),
         }
     }
 
-    fn findings(&self, bundle: &Bundle, payload: Option<&Payload>, policy: Option<&Policy>) -> Vec<Finding> {
-        let mut found = self.defects(bundle, payload);
-        let is_allowed = |value: &String| policy.is_some_and(|policy| policy.allows(&bundle.name, self.id, value));
+    fn findings(&self, parsed: &ParsedProvider, payload: Option<&Payload>, policy: Option<&Policy>) -> Vec<Finding> {
+        let mut found = self.defects(parsed, payload);
+        let is_allowed = |value: &String| policy.is_some_and(|policy| policy.allows(&parsed.name, self.id, value));
         found.retain(|(_, value)| !value.as_ref().is_some_and(is_allowed));
-        let finding = |(defect, value)| Finding { value, ..self.finding(&bundle.title(), defect) };
+        let finding = |(defect, value)| Finding { value, ..self.finding(&parsed.title(), defect) };
         found.into_iter().map(finding).collect()
     }
 

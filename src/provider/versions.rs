@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(tag(32), Some(("v1.33.4".into(), Some(NO_TAG_FOR_MINOR))), "one above, as nothing is below");
         assert_eq!(tag(31), None);
         let choice = versions.choose(Minor(35)).unwrap();
-        assert_eq!(choice.because, "the nearest tag, for Kubernetes 1.34");
+        assert_eq!(choice.reason, "the nearest tag, for Kubernetes 1.34");
         assert_eq!(
             choice.problem.unwrap().1,
             "there is no tag for Kubernetes 1.35 as of 2026-08-31: v1.34.3 is for 1.34"

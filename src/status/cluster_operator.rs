@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error,
-    grace::SYNC_PATIENCE,
+    grace::SYNC_GRACE,
     object::{self, Key, Kind, NAMESPACE, Object},
     status::outcome::{Acted, names},
 };
@@ -74,7 +74,7 @@ pub struct Controller {
     available: &'static str,
     degraded: &'static str,
     /// How long a transient error may last before it is reported.
-    pub patience: Duration,
+    pub grace: Duration,
 }
 
 /// Syncs the cloud's configuration.
@@ -83,7 +83,7 @@ pub static CLOUD_CONFIG: Controller = Controller {
     word: "cloud_config",
     available: "CloudConfigControllerAvailable",
     degraded: "CloudConfigControllerDegraded",
-    patience: SYNC_PATIENCE,
+    grace: SYNC_GRACE,
 };
 
 /// Merges the certificates that cloud-controller-managers trust.
@@ -93,11 +93,11 @@ pub static TRUSTED_CA: Controller = Controller {
     // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
     degraded: "TrustedCABundleControllerControllerDegraded",
-    patience: SYNC_PATIENCE,
+    grace: SYNC_GRACE,
 };
 
 /// The result of a controller's pass: the error to report, if there is one.
-pub type Verdict = Result<(), String>;
+pub type SyncResult = Result<(), String>;
 
 /// A condition in the status.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -239,7 +239,7 @@ impl Status {
     /// The part of the next status that these controllers report. One without a result yet keeps its conditions: what an
     /// apply leaves out is removed.
     #[must_use]
-    pub fn next_of(&self, results: &[(&Controller, Option<&Verdict>)], now: &str) -> Self {
+    pub fn next_of(&self, results: &[(&Controller, Option<&SyncResult>)], now: &str) -> Self {
         let conditions = results.iter().flat_map(|(controller, result)| match result {
             Some(result) => self.conditions_of(controller, result, now),
             None => [controller.available, controller.degraded].map(|type_| self.find(type_).cloned()),
@@ -247,7 +247,7 @@ impl Status {
         Self { conditions: conditions.flatten().collect(), ..Self::default() }
     }
 
-    fn conditions_of(&self, controller: &Controller, result: &Verdict, now: &str) -> [Option<Condition>; 2] {
+    fn conditions_of(&self, controller: &Controller, result: &SyncResult, now: &str) -> [Option<Condition>; 2] {
         let Controller { name, available, degraded, .. } = *controller;
         let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
         let conditions = if let Err(error) = result {
@@ -279,7 +279,7 @@ impl Status {
     }
 
     /// The error that a controller reports.
-    pub fn trouble_of(&self, controller: &Controller) -> Option<&str> {
+    pub fn problem_of(&self, controller: &Controller) -> Option<&str> {
         Some(&self.find_true(controller.degraded)?.message)
     }
 

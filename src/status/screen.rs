@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     apply::{
-        inventory::{self, Verdict},
+        inventory::{self, PruneDecision},
         ownership::{Need, need},
     },
     object::{self, Object},
@@ -42,8 +42,8 @@ pub struct Findings {
     pub knows_digests: bool,
     /// The live state of each planned object: `None` if it could not be read, `Some(None)` if it does not exist.
     pub live: Vec<Option<Option<Value>>>,
-    /// Our objects that are no longer planned, each with its verdict.
-    pub left_over: Vec<(Value, Verdict)>,
+    /// Our objects that are no longer planned, each with its decision.
+    pub left_over: Vec<(Value, PruneDecision)>,
     /// The pods of the managed namespace.
     pub pods: Vec<Value>,
     /// The events of that namespace.
@@ -217,8 +217,8 @@ fn planned_state(object: &Object, live: Option<&Option<Value>>, findings: &Findi
     object_state(object.value(), live.and_then(Option::as_ref), state)
 }
 
-fn left_over_state((live, verdict): &(Value, Verdict)) -> ObjectState {
-    object_state(live, Some(live), if matches!(verdict, Verdict::Keep(_)) { "kept" } else { "left-over" })
+fn left_over_state((live, decision): &(Value, PruneDecision)) -> ObjectState {
+    object_state(live, Some(live), if matches!(decision, PruneDecision::Keep(_)) { "kept" } else { "left-over" })
 }
 
 fn object_state(object: &Value, live: Option<&Value>, state: &'static str) -> ObjectState {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::screen::pods::{is_selected, waits_for};
 use crate::{
-    nodes::observed::{lines, words},
+    nodes::observed::{lines, sanitized},
     object::{condition, container_statuses},
     text::output::{printable, table, wrap},
 };
@@ -109,7 +109,7 @@ impl Pod {
         Self {
             name: text(&live["metadata"]["name"]),
             node: text(&live["spec"]["nodeName"]),
-            waits_for: waits_for(live, events).map(|why| words(&why)),
+            waits_for: waits_for(live, events).map(|why| sanitized(&why)),
             containers: container_statuses(live).map(|(container, _)| Container::of(container)).collect(),
         }
     }
@@ -169,7 +169,7 @@ pub fn events(live: &[Value], end: &str) -> Vec<Event> {
 
 /// A text of others on one line.
 fn text(value: &Value) -> String {
-    value.as_str().map(words).unwrap_or_default()
+    value.as_str().map(sanitized).unwrap_or_default()
 }
 
 impl Report {

@@ -60,7 +60,7 @@ fn lines_of_row<const N: usize>(row: &[String; N], widths: &[usize; N], last: us
     text
 }
 
-/// Ends a line without spaces at its end. In place: a row may have as many lines as a stranger wrote words.
+/// Ends a line without spaces at its end. In place: a row may have as many lines as an untrusted text has words.
 fn end_line(text: &mut String) {
     text.truncate(text.trim_end().len());
     text.push('\n');

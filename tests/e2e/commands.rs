@@ -1,4 +1,4 @@
-//! Every command that a manifest starts in the operator's image, in a container with the rights that the manifest gives it:
+//! Every command that a manifest starts in the operator's image, in a container with the permissions that the manifest gives it:
 //! it has to do its work.
 
 use std::{

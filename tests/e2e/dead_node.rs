@@ -1,7 +1,7 @@
 //! Rollouts of the real cloud-controller-manager of AWS while a machine of the control plane is dead, or with a version that does not
 //! exist: as a DaemonSet of the built-in provider, and as a Deployment of one that the scaffold has made.
 
-mod world;
+mod fixture;
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::world::{Workload, World, describe, node_of, template};
+use self::fixture::{Fixture, Workload, describe, node_of, template};
 use crate::{
     cloud,
     docker::{operator, owns_the_engine, run},
@@ -44,26 +44,29 @@ async fn a_daemon_set_of_which_one_machine_is_dead() -> Result<()> {
     }
     let workload = Workload { kind: "DaemonSet", name: "aws-cloud-controller-manager", secret: "aws", pods: 3 };
     let addresses = ["172.30.207.10", "172.30.207.11", "172.30.207.12"];
-    let (world, subnet) = Box::pin(World::start(cloud::get().await?, &DAEMON_SET, &addresses, workload)).await?;
-    let logs = &world.cluster.machines[0];
+    let (fixture, subnet) = Box::pin(Fixture::start(cloud::get().await?, &DAEMON_SET, &addresses, workload)).await?;
+    let logs = &fixture.cluster.machines[0];
     Box::pin(async {
         let key = "cloud.conf";
-        world.put_secret(json!({key: subnet.configuration()})).await?;
-        create_namespace(&world.cluster).await?;
-        helm_install(&world.cluster, &["--set", "providers={aws},secrets={aws}"]).await?;
-        ask_for(&world.cluster, json!({"provider": "aws", "cloudConfig": {"secretRef": {"name": "aws", "key": key}}}))
-            .await?;
-        world.begins(&[1, 2]).await?;
-        a_version_that_does_not_exist(&world, "v1.35.99").await?;
+        fixture.put_secret(json!({key: subnet.configuration()})).await?;
+        create_namespace(&fixture.cluster).await?;
+        helm_install(&fixture.cluster, &["--set", "providers={aws},secrets={aws}"]).await?;
+        ask_for(
+            &fixture.cluster,
+            json!({"provider": "aws", "cloudConfig": {"secretRef": {"name": "aws", "key": key}}}),
+        )
+        .await?;
+        fixture.begins(&[1, 2]).await?;
+        a_version_that_does_not_exist(&fixture, "v1.35.99").await?;
 
         let changed = |number: u8| json!({key: format!("{}# {number}\n", subnet.configuration())});
-        let dead = world.victim().await?;
-        world.kill(dead).await?;
-        rotated(&world, changed(1), dead, "one of three machines is dead").await?;
+        let dead = fixture.victim().await?;
+        fixture.kill(dead).await?;
+        rotated(&fixture, changed(1), dead, "one of three machines is dead").await?;
         // Its pod is never evicted.
         let live = 3 - dead;
-        world.remove(live).await?;
-        the_old_one_goes_on(&world, changed(2), dead).await
+        fixture.remove(live).await?;
+        the_old_one_goes_on(&fixture, changed(2), dead).await
     })
     .or_else(async |error| Err(error.context(ccm_log(logs).await)))
     .await
@@ -77,44 +80,44 @@ async fn a_deployment_of_which_one_machine_is_dead() -> Result<()> {
     }
     let workload = Workload { kind: "Deployment", name: "acme-cloud-controller-manager", secret: "acme", pods: 2 };
     let addresses = ["172.30.208.10", "172.30.208.11", "172.30.208.12", "172.30.208.13"];
-    let (world, subnet) = Box::pin(World::start(cloud::get().await?, &DEPLOYMENT, &addresses, workload)).await?;
-    let logs = &world.cluster.machines[0];
+    let (fixture, subnet) = Box::pin(Fixture::start(cloud::get().await?, &DEPLOYMENT, &addresses, workload)).await?;
+    let logs = &fixture.cluster.machines[0];
     Box::pin(async {
         let credentials = |number: u8| json!({"id": "none", "key": format!("secret-{number}")});
-        world.put_secret(credentials(0)).await?;
-        install_of_folder(&world.cluster, &subnet).await?;
+        fixture.put_secret(credentials(0)).await?;
+        install_of_folder(&fixture.cluster, &subnet).await?;
         // The last machine is no node of the control plane yet.
-        world.begins(&[1, 2]).await?;
-        a_version_that_does_not_exist(&world, "v1.35.99").await?;
+        fixture.begins(&[1, 2]).await?;
+        a_version_that_does_not_exist(&fixture, "v1.35.99").await?;
 
-        let dead = world.victim().await?;
+        let dead = fixture.victim().await?;
         let evicted = Instant::now();
-        world.kill(dead).await?;
-        let node = world.node(dead);
+        fixture.kill(dead).await?;
+        let node = fixture.node(dead);
         eventually("the eviction", LONG, async || {
-            let pods = world.pods().await?;
+            let pods = fixture.pods().await?;
             let is_left = |pod: &&_| node_of(pod) == Some(node) && pod.metadata.deletion_timestamp.is_some();
-            let ready = world.ready().await?.len();
+            let ready = fixture.ready().await?.len();
             ensure!(pods.iter().any(|pod| is_left(&pod)) && ready == 2, "{}", describe(&pods));
             Ok(Some(()))
         })
         .await?;
         say(evicted, "Deployment: from a dead machine to a pod in the place of the one that is evicted")?;
-        rotated(&world, credentials(1), dead, "one of three machines is dead and its pod evicted").await?;
+        rotated(&fixture, credentials(1), dead, "one of three machines is dead and its pod evicted").await?;
 
         // Another one in its place, and the next machine dies.
-        world.forget(dead).await?;
-        world.label(3).await?;
-        let dead = world.victim().await?;
-        world.kill(dead).await?;
-        let node = world.node(dead);
-        let pods = world.pods().await?;
+        fixture.forget(dead).await?;
+        fixture.label(3).await?;
+        let dead = fixture.victim().await?;
+        fixture.kill(dead).await?;
+        let node = fixture.node(dead);
+        let pods = fixture.pods().await?;
         let is_untouched =
             pods.iter().any(|pod| node_of(pod) == Some(node) && pod.metadata.deletion_timestamp.is_none());
         ensure!(is_untouched, "it is evicted already: {}", describe(&pods));
-        rotated(&world, credentials(2), dead, "one of three machines is dead and its pod not evicted yet").await?;
-        world.remove(3).await?;
-        the_old_one_goes_on(&world, credentials(3), dead).await
+        rotated(&fixture, credentials(2), dead, "one of three machines is dead and its pod not evicted yet").await?;
+        fixture.remove(3).await?;
+        the_old_one_goes_on(&fixture, credentials(3), dead).await
     })
     .or_else(async |error| Err(error.context(ccm_log(logs).await)))
     .await
@@ -160,7 +163,7 @@ fn scaffold(dir: &TempDir) -> Result<String> {
     command.args(["provider", "new", "acme", &image, credentials]).current_dir(dir);
     command.args(["--command=/bin/aws-cloud-controller-manager", "--cloud-config=cloud.conf", "--provider-id=aws:///"]);
     run(&mut command)?;
-    let deployment = dir.path().join("acme/assets/upstream/deployment.yaml");
+    let deployment = dir.path().join("acme/assets/kubernetes/deployment.yaml");
     let text = fs::read_to_string(&deployment)?;
     // The name under which it has registered itself in its code.
     let (own, registered) = ("--cloud-provider=acme", "--cloud-provider=aws");
@@ -170,72 +173,72 @@ fn scaffold(dir: &TempDir) -> Result<String> {
 }
 
 /// Asks for a version that nobody has: at every moment until the rollout has stopped, some pod is ready.
-async fn a_version_that_does_not_exist(world: &World, version: &str) -> Result<()> {
-    let kind = world.workload.kind;
+async fn a_version_that_does_not_exist(fixture: &Fixture, version: &str) -> Result<()> {
+    let kind = fixture.workload.kind;
     let asked = Instant::now();
     let stopped = async {
-        world.ask(json!({"image": {"version": version}})).await?;
+        fixture.ask(json!({"image": {"version": version}})).await?;
         eventually("the rollout to stop", LONG, async || {
-            let pods = world.pods().await?;
-            ensure!(pods.iter().any(world::has_no_image), "{}", describe(&pods));
+            let pods = fixture.pods().await?;
+            ensure!(pods.iter().any(fixture::has_no_image), "{}", describe(&pods));
             Ok(Some(()))
         })
         .await
     };
-    let states = world.while_one_is_ready(stopped).await?;
+    let states = fixture.while_one_is_ready(stopped).await?;
     say(
         asked,
         &format!("{kind}: a wrong version, until a pod has no image; a pod was ready in each of {states} states"),
     )?;
     eventually("the condition VersionSupported", LONG, async || {
-        let manager = world.manager().await?;
-        ensure!(conditions(&manager).iter().any(|one| one == "VersionSupported=False"), "{:#}", manager["status"]);
+        let ccm = fixture.ccm().await?;
+        ensure!(conditions(&ccm).iter().any(|one| one == "VersionSupported=False"), "{:#}", ccm["status"]);
         Ok(Some(()))
     })
     .await?;
-    world.ask(json!({"image": {"version": null}})).await?;
-    world.all_ready().await
+    fixture.ask(json!({"image": {"version": null}})).await?;
+    fixture.all_ready().await
 }
 
 /// Rotates the Secret: a pod that has the new one leads within two minutes.
-async fn rotated(world: &World, secret: Value, dead: usize, how: &str) -> Result<()> {
-    let hash = world.rotate(secret).await?;
+async fn rotated(fixture: &Fixture, secret: Value, dead: usize, how: &str) -> Result<()> {
+    let hash = fixture.rotate(secret).await?;
     let started = Instant::now();
     let leader = eventually("a pod with the new Secret leads", TWO_MINUTES, async || {
-        let (pods, leader) = (world.pods().await?, world.leader().await?);
+        let (pods, leader) = (fixture.pods().await?, fixture.leader().await?);
         let leader = leader.with_context(|| describe(&pods))?;
         let node = node_of(&leader);
-        ensure!(template(&leader) == Some(hash.as_str()) && node != Some(world.node(dead)), "{}", describe(&pods));
+        ensure!(template(&leader) == Some(hash.as_str()) && node != Some(fixture.node(dead)), "{}", describe(&pods));
         Ok(Some(node.unwrap_or_default().to_owned()))
     })
     .await?;
-    let kind = world.workload.kind;
+    let kind = fixture.workload.kind;
     say(started, &format!("{kind}: {how}: until a pod with the new Secret leads, on {leader}"))?;
     eventually("both live nodes have a new pod", LONG, async || {
-        let ready = world.ready().await?;
+        let ready = fixture.ready().await?;
         let is_new = ready.len() == 2 && ready.iter().all(|pod| template(pod) == Some(hash.as_str()));
-        ensure!(is_new, "{}", describe(&world.pods().await?));
+        ensure!(is_new, "{}", describe(&fixture.pods().await?));
         Ok(Some(()))
     })
     .await?;
-    let ready = world.manager().await?["status"]["conditions"][0].clone();
+    let ready = fixture.ccm().await?["status"]["conditions"][0].clone();
     writeln!(io::stderr(), "   {}={} {}: {}", ready["type"], ready["status"], ready["reason"], ready["message"])?;
     Ok(())
 }
 
 /// Rotates the Secret where one of two nodes of the control plane is dead: the pod on the other one stays and leads, and the status
 /// names the dead node.
-async fn the_old_one_goes_on(world: &World, secret: Value, dead: usize) -> Result<()> {
-    let kind = world.workload.kind;
-    let before = eventually("the leader on the node that is left", LONG, async || world.leader().await).await?;
+async fn the_old_one_goes_on(fixture: &Fixture, secret: Value, dead: usize) -> Result<()> {
+    let kind = fixture.workload.kind;
+    let before = eventually("the leader on the node that is left", LONG, async || fixture.leader().await).await?;
     let started = Instant::now();
-    let hash = world.rotate(secret).await?;
-    world.is_observed().await?;
-    goes_on(world, &before, &hash).await?;
+    let hash = fixture.rotate(secret).await?;
+    fixture.is_observed().await?;
+    goes_on(fixture, &before, &hash).await?;
     say(started, &format!("{kind}: one of two machines is dead: the old pod leads after a rotation"))?;
-    let node = world.node(dead);
+    let node = fixture.node(dead);
     eventually("the status names the dead node", LONG, async || {
-        let status = world.manager().await?["status"].clone();
+        let status = fixture.ccm().await?["status"].clone();
         let all = status["conditions"].as_array().context("no conditions")?;
         let ready = all.iter().find(|one| one["type"] == "Ready").context("no condition Ready")?;
         let reason = ready["reason"].as_str().unwrap_or_default();
@@ -245,17 +248,17 @@ async fn the_old_one_goes_on(world: &World, secret: Value, dead: usize) -> Resul
     })
     .await?;
     say(started, &format!("{kind}: one of two machines is dead: until the status names its node"))?;
-    goes_on(world, &before, &hash).await
+    goes_on(fixture, &before, &hash).await
 }
 
 /// The same pod has renewed its lease since now, and is of an older template.
-async fn goes_on(world: &World, before: &Pod, hash: &str) -> Result<()> {
-    let renewed = world.renewed().await?;
+async fn goes_on(fixture: &Fixture, before: &Pod, hash: &str) -> Result<()> {
+    let renewed = fixture.renewed().await?;
     eventually("the old pod renews its lease", TWO_MINUTES, async || {
-        let (pods, leader) = (world.pods().await?, world.leader().await?);
+        let (pods, leader) = (fixture.pods().await?, fixture.leader().await?);
         let leader = leader.with_context(|| describe(&pods))?;
         ensure!(leader.metadata.uid == before.metadata.uid && template(&leader) != Some(hash), "{}", describe(&pods));
-        Ok((world.renewed().await? > renewed).then_some(()))
+        Ok((fixture.renewed().await? > renewed).then_some(()))
     })
     .await
 }

@@ -42,7 +42,7 @@ pub(crate) async fn docker_at_length(arguments: &[&str]) -> Result<String> {
     tokio::task::spawn_blocking(all).await?
 }
 
-/// Whether this runs in namespaces and with an engine of its own: machines with all rights and a cloud have no place elsewhere.
+/// Whether this runs in namespaces and with an engine of its own: machines with all permissions and a cloud have no place elsewhere.
 pub(crate) fn owns_the_engine() -> Result<bool> {
     let is_own = env::var_os("CCM_OPERATOR_E2E").is_some_and(|value| value == "namespaces");
     ensure!(is_own || env::var_os("CI").is_none(), "this needs the engine that `make e2e` starts: use it");

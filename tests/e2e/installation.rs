@@ -73,13 +73,13 @@ pub(crate) async fn helm_install(cluster: &Kubeadm, further: &[&str]) -> Result<
 /// Creates a `CloudControllerManager` that has these fields besides the names of the cluster and of its API server.
 pub(crate) async fn ask_for(cluster: &Kubeadm, spec: Value) -> Result<()> {
     let (host, port) = &cluster.api_server;
-    let mut manager = json!({
+    let mut ccm = json!({
         "apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager", "metadata": {"name": "cluster"},
         "spec": spec,
     });
-    manager["spec"]["clusterName"] = CLUSTER.into();
-    manager["spec"]["placement"] = json!({"apiServer": {"host": host, "port": port}});
-    cluster.apply(&manager.to_string()).await
+    ccm["spec"]["clusterName"] = CLUSTER.into();
+    ccm["spec"]["placement"] = json!({"apiServer": {"host": host, "port": port}});
+    cluster.apply(&ccm.to_string()).await
 }
 
 /// The last lines of the operator and of the CCM, as the kubelet keeps them.

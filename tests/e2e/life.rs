@@ -22,7 +22,7 @@ use crate::{
         audit, eventually,
         lab::{LIMIT, conditions},
         moto::{Cloud, Instance},
-        rights,
+        permissions,
     },
     table::{Column, Table},
     trial,
@@ -65,7 +65,7 @@ async fn a_node_is_set_up_shut_down_and_not_deleted() -> Result<()> {
         life.is_set_up(&subnet.configuration()).await?;
         life.is_shut_down().await?;
         life.is_not_deleted().await?;
-        life.had_the_rights().await
+        life.had_the_permissions().await
     });
     match lived.await {
         Ok(()) => Ok(()),
@@ -110,7 +110,7 @@ impl Life {
     async fn is_set_up(&self, configuration: &str) -> Result<()> {
         self.story.chapter(
             "3. The cloud-controller-manager",
-            "The operator is installed with Helm, and a CloudControllerManager asks it for AWS. It creates accounts, rights, the \
+            "The operator is installed with Helm, and a CloudControllerManager asks it for AWS. It creates accounts, permissions, the \
              configuration and a DaemonSet on the control plane. Both run there in spite of the taints, without a pod network and \
              without DNS.",
         )?;
@@ -126,9 +126,9 @@ impl Life {
             .await
         };
         let ready = eventually("the CCM is ready", LIMIT, async || {
-            let manager = self.manager().await?;
-            ensure!(conditions(&manager).iter().any(|one| one == "Ready=True"), "{:#}", manager["status"]);
-            ensure!(manager["status"]["cluster"]["distribution"] == "Kubeadm", "{:#}", manager["status"]);
+            let ccm = self.ccm().await?;
+            ensure!(conditions(&ccm).iter().any(|one| one == "Ready=True"), "{:#}", ccm["status"]);
+            ensure!(ccm["status"]["cluster"]["distribution"] == "Kubeadm", "{:#}", ccm["status"]);
             Ok(Some(installed.elapsed()))
         });
         let (first, ready) = self.story.step("it is ready", Box::pin(async { tokio::try_join!(first, ready) })).await?;
@@ -170,12 +170,12 @@ impl Life {
         self.show().await
     }
 
-    /// The worker's instance is terminated: the CCM names the node, and has no right to delete it.
+    /// The worker's instance is terminated: the CCM names the node, and has no permission to delete it.
     async fn is_not_deleted(&self) -> Result<()> {
         let [plane, worker] = &self.instances;
         self.story.chapter(
             "5. The worker's instance is terminated",
-            "A CCM deletes such a node. This one rehearses it: it has no right to delete nodes. What it would have deleted \
+            "A CCM deletes such a node. This one rehearses it: it has no permission to delete nodes. What it would have deleted \
              stands in its Events.",
         )?;
         let before = self.node(worker).await?;
@@ -191,7 +191,7 @@ impl Life {
         let after = self.node(worker).await.context("the node is gone")?;
         ensure!(after.uid() == before.uid() && after.metadata.deletion_timestamp.is_none(), "the node was deleted");
         let listed = eventually("the status of the CloudControllerManager", LIMIT, async || {
-            let gone = self.manager().await?["status"]["nodes"]["gone"].clone();
+            let gone = self.ccm().await?["status"]["nodes"]["gone"].clone();
             ensure!(gone == json!([worker.name]), "{gone}");
             Ok(Some(()))
         });
@@ -210,10 +210,10 @@ impl Life {
     }
 
     /// Nobody was refused anything, but for the deletion.
-    async fn had_the_rights(&self) -> Result<()> {
+    async fn had_the_permissions(&self) -> Result<()> {
         self.story.chapter(
-            "6. The rights",
-            "The audit log says who asked for what. The rights are computed from the controllers that are on.",
+            "6. The permissions",
+            "The audit log says who asked for what. The permissions are computed from the controllers that are on.",
         )?;
         for (namespace, name) in [("ccm-operator", "ccm-operator"), ("kube-system", CCM)] {
             let requests = self.cluster.requests(&audit::account(namespace, name)).await?;
@@ -222,13 +222,15 @@ impl Life {
             let refused: BTreeSet<_> = refused.map(|one| format!("{} {}", one.verb, one.resource)).collect();
             let expected: &[&str] = if name == CCM { &["delete nodes"] } else { &[] };
             ensure!(refused.iter().eq(expected), "{name} was refused {refused:?}");
-            let (unused, granted) = rights::unused(&self.roles(name).await?, &requests)?;
-            self.story
-                .line(&format!("{name}: nothing else refused, {} of {granted} rights used", granted - unused.len()))?;
+            let (unused, granted) = permissions::unused(&self.roles(name).await?, &requests)?;
+            self.story.line(&format!(
+                "{name}: nothing else refused, {} of {granted} permissions used",
+                granted - unused.len()
+            ))?;
             if name == CCM {
                 let mut table = Table::new([Column::wrapped("UNUSED RIGHT", 72)]);
-                for right in unused {
-                    table.row([right.to_string()]);
+                for permission in unused {
+                    table.row([permission.to_string()]);
                 }
                 self.story.table(&table)?;
             }
@@ -251,7 +253,7 @@ impl Life {
     }
 
     /// The live CloudControllerManager.
-    async fn manager(&self) -> Result<Value> {
+    async fn ccm(&self) -> Result<Value> {
         let all = request::api(&self.cluster.client, &CLOUD_CONTROLLER_MANAGER, "");
         Ok(serde_json::to_value(all.get("cluster").await?)?)
     }

@@ -29,7 +29,7 @@ impl Machine {
         };
         LOADED.get_or_try_init(load).await?;
         let mut all: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        // As kind and others run their nodes: all rights, and the files of containers on a file system that is no overlay.
+        // As kind and others run their nodes: all permissions, and the files of containers on a file system that is no overlay.
         let of_machine = ["--privileged", "--cgroupns=private", "--tmpfs=/run", "--tmpfs=/tmp", "--volume=/var"];
         all.extend(of_machine.map(ToOwned::to_owned));
         all.push(format!("--hostname={name}"));

@@ -37,7 +37,7 @@ pub(crate) fn arguments(
     Ok(all)
 }
 
-/// The user, the rights and the file system.
+/// The user, the permissions and the file system.
 fn security(spec: &PodSpec, container: &Container) -> Result<Vec<String>> {
     let mut all = Vec::new();
     let pod = spec.security_context.clone().unwrap_or_default();

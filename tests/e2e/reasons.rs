@@ -73,8 +73,8 @@ async fn find_all(cluster: &Kubeadm, subnet: &Subnet, instances: &[Instance; 2])
 }
 
 async fn patch(cluster: &Kubeadm, spec: Value) -> Result<()> {
-    let managers = request::api(&cluster.client, &CLOUD_CONTROLLER_MANAGER, "");
-    managers.patch("cluster", &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+    let ccms = request::api(&cluster.client, &CLOUD_CONTROLLER_MANAGER, "");
+    ccms.patch("cluster", &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
     Ok(())
 }
 

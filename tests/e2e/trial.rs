@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cluster::request,
     object::{KINDS, NAMESPACE},
-    plan::upstream::trial::LABEL,
+    plan::kubernetes::trial::LABEL,
     text::yaml,
 };
 use kube::api::{Api, DynamicObject, ListParams};
@@ -22,9 +22,9 @@ use crate::{
 pub(crate) async fn of_a_folder(story: &Story, cluster: &Kubeadm, configuration: &str) -> Result<()> {
     let dir = process::temp_dir()?;
     let (folder, file) = (dir.path().join("acme"), dir.path().join("cloud.conf"));
-    let own = folder.join("assets/upstream");
+    let own = folder.join("assets/kubernetes");
     fs::create_dir_all(&own)?;
-    for entry in repository().join("assets/aws/upstream").read_dir()? {
+    for entry in repository().join("assets/aws/kubernetes").read_dir()? {
         let entry = entry?;
         let text =
             fs::read_to_string(entry.path())?.replace("name: aws", "name: acme").replace("aws-cloud-", "acme-cloud-");

@@ -1,5 +1,5 @@
 //! Azure's real cloud-controller-manager and node manager, run as the operator has installed them for a `CloudControllerManager`: with
-//! the arguments, the files and the rights that they are given, as far as they get without a cloud.
+//! the arguments, the files and the permissions that they are given, as far as they get without a cloud.
 //!
 //! The cloud-controller-manager leads, and reads its configuration; before its controllers start it asks Azure for the zones of the
 //! subscription. The node manager finds its node, and stops at the metadata service of the machine.
@@ -28,13 +28,13 @@ use crate::{
     },
 };
 
-const MANAGER: &str = "azure-cloud-controller-manager";
+const CCM: &str = "azure-cloud-controller-manager";
 const NODE_MANAGER: &str = "azure-cloud-node-manager";
 const PASSWORD: &str = "s3cret";
 /// The node of the cluster.
 const NODE: &str = "control-plane";
 
-async fn world() -> Result<Kubernetes> {
+async fn fixture() -> Result<Kubernetes> {
     let cluster = Kubernetes::new("azure").await?;
     let config = json!({
         "cloud": "AzurePublicCloud", "tenantId": "lab", "subscriptionId": "lab", "aadClientId": "lab", "aadClientSecret": PASSWORD,
@@ -88,9 +88,9 @@ async fn the_programs_of_azure_start_as_they_are_installed() -> Result<()> {
     if !can("give a process a root folder and a user of its own (unshare --map-user --root)", pod::is_possible()) {
         return Ok(());
     }
-    let cluster = world().await?;
-    let ccm = start(&cluster, "Deployment", MANAGER).await?;
-    asks(&cluster, &ccm, MANAGER, &["watch configmaps", "create leases", "update leases"]).await?;
+    let cluster = fixture().await?;
+    let ccm = start(&cluster, "Deployment", CCM).await?;
+    asks(&cluster, &ccm, CCM, &["watch configmaps", "create leases", "update leases"]).await?;
     let waited = eventually("the first question to Azure", LIMIT, async || {
         let log = ccm.log();
         let words = "\"starting to fetch all available zones for the subscription\" logger=\"syncRegionZonesMap\" subscriptionID=\"lab\"";
@@ -106,10 +106,10 @@ async fn the_programs_of_azure_start_as_they_are_installed() -> Result<()> {
         json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]);
     let patch = Patch::Merge(json!({"spec": {"taints": taint}}));
     nodes.patch(NODE, &PatchParams::default(), &patch).await?;
-    let manager = start(&cluster, "DaemonSet", NODE_MANAGER).await?;
-    asks(&cluster, &manager, NODE_MANAGER, &["watch nodes", "get nodes"]).await?;
-    assert!(manager.log().contains("Initializing node with cloud provider"), "{}", manager.log());
-    manager.stop().await
+    let node_manager = start(&cluster, "DaemonSet", NODE_MANAGER).await?;
+    asks(&cluster, &node_manager, NODE_MANAGER, &["watch nodes", "get nodes"]).await?;
+    assert!(node_manager.log().contains("Initializing node with cloud provider"), "{}", node_manager.log());
+    node_manager.stop().await
 }
 
 /// The Node API with a token of the node manager that is bound to a node, or to nothing.
@@ -138,7 +138,7 @@ fn refused(result: kube::Result<Node>, message: &str) -> Result<()> {
 
 #[tokio::test]
 async fn a_node_manager_updates_its_own_node_and_its_status_and_no_other() -> Result<()> {
-    let cluster = world().await?;
+    let cluster = fixture().await?;
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     let other: Node = serde_json::from_value(json!({"metadata": {"name": "other"}}))?;
     nodes.create(&PostParams::default(), &other).await?;

@@ -77,7 +77,7 @@ async fn a_bad_input_does_not_stop_repair() -> Result<()> {
 }
 
 #[tokio::test]
-async fn missing_rights_are_reported_and_retried_with_pauses() -> Result<()> {
+async fn missing_permissions_are_reported_and_retried_with_pauses() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let roles: Api<Role> = Api::namespaced(lab.client.clone(), NAMESPACE);
     let reads = json!({"rules": [
@@ -103,14 +103,14 @@ async fn missing_rights_are_reported_and_retried_with_pauses() -> Result<()> {
     });
     let most = most_in_a_second(&retries.await?);
     assert!(most <= MOST_A_SECOND, "{most} requests in a second");
-    // It recovers once it has its rights back.
+    // It recovers once it has its permissions back.
     objects::install_manifests(&lab.client, &repository().join("manifests"), Workloads::Skip).await?;
     lab.converged(&operator).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_missing_right_to_one_document_is_reported_at_the_start() -> Result<()> {
+async fn a_missing_permission_to_one_document_is_reported_at_the_start() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
     let proxies = |seen: &Seen| seen.path.contains("/proxies");
@@ -211,14 +211,14 @@ async fn a_wrong_kubeconfig_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the authorizer knows that the operator has lost its rights.
+/// Waits until the authorizer knows that the operator has lost its permissions.
 async fn may_not_create_services(lab: &Lab) -> Result<()> {
     let reviews: Api<SubjectAccessReview> = Api::all(lab.client.clone());
     let review = serde_json::from_value(json!({"metadata": {}, "spec": {
         "user": format!("system:serviceaccount:{OWN_NAMESPACE}:{SERVICE_ACCOUNT}"),
         "resourceAttributes": {"namespace": NAMESPACE, "resource": "services", "verb": "create"},
     }}))?;
-    eventually("the loss of rights", LIMIT, async || {
+    eventually("the loss of permissions", LIMIT, async || {
         let answer = reviews.create(&PostParams::default(), &review).await?;
         Ok(answer.status.is_some_and(|status| !status.allowed).then_some(()))
     })

@@ -9,7 +9,7 @@ use ccm_operator::{
     object::KINDS,
     provider::{
         embedded,
-        upstream::{Descriptor, Upstream},
+        kubernetes::{Descriptor, Kubernetes as Provider},
     },
 };
 use kube::Api;
@@ -40,7 +40,7 @@ const STAND_IN: &str = "generic-cloud-controller-manager";
 const PASSWORD: &str = "s3cret";
 
 /// A cluster, and the operator that runs in it.
-struct World {
+struct Fixture {
     cluster: Kubernetes,
     operator: Operator,
 }
@@ -52,13 +52,13 @@ fn namespace_of(descriptor: &Descriptor) -> &'static str {
 
 /// Starts an operator for one `CloudControllerManager` of each provider, which has its name.
 fn start(cluster: &Kubernetes) -> Result<Operator> {
-    let all: Vec<_> = embedded::catalog()?.upstream().map(|one| one.descriptor.name.clone()).collect();
+    let all: Vec<_> = embedded::catalog()?.kubernetes().map(|one| one.descriptor.name.clone()).collect();
     let names = format!("--names={}", all.join(","));
     cluster.start_with(&[&format!("--namespaces=kube-system,{ELSEWHERE}"), &names])
 }
 
-impl World {
-    async fn new(providers: &[&Upstream]) -> Result<Self> {
+impl Fixture {
+    async fn new(providers: &[&Provider]) -> Result<Self> {
         let names = |of: &dyn Fn(&Descriptor) -> bool| {
             let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| of(one));
             descriptors.map(|one| one.name.as_str()).collect::<Vec<_>>().join(",")
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// The workload of the cloud-controller-manager.
-    async fn workload(&self, provider: &Upstream) -> Result<Value> {
+    async fn workload(&self, provider: &Provider) -> Result<Value> {
         let is_ccm = |pod: &Value| {
             pod["containers"]
                 .as_array()
@@ -115,7 +115,7 @@ impl World {
 
     /// Fails if a value of a Secret is in the operator's log or in the status.
     async fn says_no_secret(&self, name: &str) -> Result<()> {
-        let all = self.operator.log() + &serde_json::to_string(&self.cluster.managers().get(name).await?)?;
+        let all = self.operator.log() + &serde_json::to_string(&self.cluster.ccms().get(name).await?)?;
         ensure!(!all.contains(PASSWORD), "{name}: {all}");
         Ok(())
     }
@@ -142,8 +142,8 @@ impl World {
 
 /// Runs the container of a live workload, and returns its log once it needs the cloud: the stand-in says that it has none, the
 /// real program has then asked the API server for something.
-async fn run(world: &World, provider: &Upstream, since: Mark) -> Result<String> {
-    let mut workload = world.workload(provider).await?;
+async fn run(fixture: &Fixture, provider: &Provider, since: Mark) -> Result<String> {
+    let mut workload = fixture.workload(provider).await?;
     let container = &mut workload["spec"]["template"]["spec"]["containers"][0];
     let name = container["command"][0].as_str().and_then(|path| path.rsplit('/').next()).context("a program")?;
     let folder = artifacts::cloud_controller_managers().await?;
@@ -154,11 +154,11 @@ async fn run(world: &World, provider: &Upstream, since: Mark) -> Result<String> 
     container["args"] = json!(without_own_flags(&name, arguments).await?);
     let environment = vec![("AWS_EC2_METADATA_DISABLED".to_owned(), "true".to_owned())];
     let started =
-        Container::spawn(&world.cluster, &workload, &Image { program, environment, node: "control-plane" }).await?;
+        Container::spawn(&fixture.cluster, &workload, &Image { program, environment, node: "control-plane" }).await?;
     let account = workload["spec"]["template"]["spec"]["serviceAccountName"].as_str().unwrap_or_default();
     let user = audit::account(namespace_of(&provider.descriptor), account);
     let waited = eventually("the container to need its cloud", LIMIT, async || {
-        let requests = audit::by_user(world.cluster.plane.audit().since(since)?, &user);
+        let requests = audit::by_user(fixture.cluster.plane.audit().since(since)?, &user);
         let refused: Vec<_> = requests.iter().filter(|one| one.code == 403).map(describe).collect();
         ensure!(refused.is_empty(), "{refused:?}");
         let is_there = if is_real { !requests.is_empty() } else { started.log().contains(NO_CLOUD) };
@@ -169,25 +169,25 @@ async fn run(world: &World, provider: &Upstream, since: Mark) -> Result<String> 
     Ok(started.log())
 }
 
-/// The writes among requests. A question about rights is a write to the audit log, and changes nothing.
+/// The writes among requests. A question about permissions is a write to the audit log, and changes nothing.
 fn changes(requests: &[Request]) -> Vec<String> {
     let writes = requests.iter().filter(|one| one.counts_as_write() && one.group != "authorization.k8s.io");
     writes.map(describe).collect()
 }
 
 /// The life of each provider, one after the other: two would act on the same Services.
-async fn live(providers: &[&Upstream]) -> Result<()> {
+async fn live(providers: &[&Provider]) -> Result<()> {
     let can_run =
         can("give a process a root folder and a user of its own (unshare --map-user --root)", pod::is_possible());
-    let mut world = World::new(providers).await?;
-    let start = world.cluster.mark().await?;
+    let mut fixture = Fixture::new(providers).await?;
+    let start = fixture.cluster.mark().await?;
     for provider in providers {
         let name = provider.descriptor.name.as_str();
-        let mark = world.cluster.mark().await?;
-        world.ask_for(&provider.descriptor).await?;
-        world.cluster.ready(&world.operator, name).await.with_context(|| name.to_owned())?;
-        let installed = world.cluster.objects(Some(name)).await?;
-        assert_eq!(installed, world.cluster.objects(None).await?, "{name}: all of them say whose they are");
+        let mark = fixture.cluster.mark().await?;
+        fixture.ask_for(&provider.descriptor).await?;
+        fixture.cluster.ready(&fixture.operator, name).await.with_context(|| name.to_owned())?;
+        let installed = fixture.cluster.objects(Some(name)).await?;
+        assert_eq!(installed, fixture.cluster.objects(None).await?, "{name}: all of them say whose they are");
         // One write for each object; the inventory and the status besides. The line of the last provider's last deletion may follow
         // the mark.
         let own = format!("-{name}");
@@ -195,23 +195,27 @@ async fn live(providers: &[&Upstream]) -> Result<()> {
             ["cloudcontrollermanagers/status", "ccm-operator-inventory"].iter().any(|one| write.contains(one))
                 || (write.starts_with("delete ") && !write.ends_with(&own))
         };
-        let mut writes = changes(&world.cluster.requests(mark).await?);
+        let mut writes = changes(&fixture.cluster.requests(mark).await?);
         writes.retain(|write| !is_besides(write));
         let distinct: BTreeSet<_> = writes.iter().collect();
         assert_eq!((writes.len(), distinct.len()), (installed.len(), installed.len()), "{name}: {writes:#?}");
         if can_run {
-            let log = run(&world, provider, mark).await.with_context(|| name.to_owned())?;
+            let log = run(&fixture, provider, mark).await.with_context(|| name.to_owned())?;
             assert!(!log.contains(PASSWORD), "{name}: {log}");
         }
-        world.says_no_secret(name).await?;
-        let writes = changes(&world.second_pass(name).await.with_context(|| name.to_owned())?);
+        fixture.says_no_secret(name).await?;
+        let writes = changes(&fixture.second_pass(name).await.with_context(|| name.to_owned())?);
         assert!(writes.is_empty(), "{name}: {writes:#?}");
-        world.says_no_secret(name).await?;
-        world.cluster.delete(name).await?;
-        world.cluster.objects_are(&world.operator, None, <[_]>::is_empty).await.with_context(|| name.to_owned())?;
+        fixture.says_no_secret(name).await?;
+        fixture.cluster.delete(name).await?;
+        fixture.cluster.objects_are(&fixture.operator, None, <[_]>::is_empty).await.with_context(|| name.to_owned())?;
     }
-    let of_operator =
-        world.cluster.plane.audit().of_account(&world.cluster.client, start, (OWN_NAMESPACE, SERVICE_ACCOUNT)).await?;
+    let of_operator = fixture
+        .cluster
+        .plane
+        .audit()
+        .of_account(&fixture.cluster.client, start, (OWN_NAMESPACE, SERVICE_ACCOUNT))
+        .await?;
     let refused: Vec<_> = of_operator.iter().filter(|one| one.code == 403).map(describe).collect();
     assert!(!of_operator.is_empty() && refused.is_empty(), "{refused:#?}");
     Ok(())
@@ -220,7 +224,7 @@ async fn live(providers: &[&Upstream]) -> Result<()> {
 /// The halves run beside each other, each on its own control plane.
 async fn live_of(half: usize) -> Result<()> {
     let catalog = embedded::catalog()?;
-    let providers: Vec<_> = catalog.upstream().skip(half).step_by(2).collect();
+    let providers: Vec<_> = catalog.kubernetes().skip(half).step_by(2).collect();
     assert!(providers.len() > 1);
     live(&providers).await
 }

@@ -9,8 +9,8 @@ use ccm_operator::apply::inventory;
 use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
-        inventory::Scope,
-        steps::{Ladder, Sight},
+        inventory::Inventory,
+        steps::{Sight, Steps},
         write,
     },
     cluster::request::REQUEST_TIMEOUT,
@@ -96,12 +96,12 @@ impl Stage {
             Found::Nothing => {}
             Found::OtherPlatform(objects) => {
                 let budget = || Some(REQUEST_TIMEOUT);
-                let inventory = Scope::of(objects).config_map(OWN_NAMESPACE);
+                let inventory = Inventory::of(objects).config_map(OWN_NAMESPACE);
                 write::write_inventory(client, &inventory, None, budget()).await?;
                 let applied = stream::iter(objects).map(|object| {
-                    let mut ladder = Ladder::new(object, Sight::Absent);
-                    let next = ladder.first();
-                    write::apply(client, ladder, next, budget)
+                    let mut steps = Steps::new(object, Sight::Absent);
+                    let next = steps.first();
+                    write::apply(client, steps, next, budget)
                 });
                 applied.buffer_unordered(4).try_collect::<Vec<_>>().await?;
             }
@@ -247,8 +247,8 @@ async fn survives(found: Found, writes: usize) -> Result<()> {
     stage.run(None).await?;
     let expected = eventually("a state", LIMIT, async || Ok(Some(stage.state().await?))).await?;
     let inventory = config_maps(&stage.lab.client, OWN_NAMESPACE).get(INVENTORY).await?;
-    let scope = Scope::read(&serde_json::to_value(inventory)?);
-    ensure!(scope == Scope::of(&stage.planned), "{scope:?}");
+    let inventory = Inventory::read(&serde_json::to_value(inventory)?);
+    ensure!(inventory == Inventory::of(&stage.planned), "{inventory:?}");
     for object in &stage.planned {
         ensure!(expected.contains_key(&object.key().to_string()), "{} is not there", object.key());
     }

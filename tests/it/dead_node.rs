@@ -33,7 +33,7 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Besides the first node of every cluster.
 const OTHERS: [&str; 2] = ["second", "third"];
 
-struct World {
+struct Fixture {
     cluster: Kubernetes,
     operator: Operator,
     pods: Api<Pod>,
@@ -43,7 +43,7 @@ struct World {
     _kubelets: JoinSet<()>,
 }
 
-impl World {
+impl Fixture {
     /// Three nodes of the control plane, with the cloud-controller-manager of a provider on them.
     async fn new(provider: &str, spec: Value) -> Result<Self> {
         let options = Options { controllers: true, ..Options::default() };
@@ -62,9 +62,9 @@ impl World {
         cluster.put_secret(provider, json!({"token": "first"})).await?;
         cluster.create("cluster", spec).await?;
         let (pods, nodes) = (Api::namespaced(client.clone(), "kube-system"), Api::all(client.clone()));
-        let world = Self { cluster, operator, pods, nodes, dead, _kubelets: kubelets };
-        world.cluster.ready(&world.operator, "cluster").await?;
-        Ok(world)
+        let fixture = Self { cluster, operator, pods, nodes, dead, _kubelets: kubelets };
+        fixture.cluster.ready(&fixture.operator, "cluster").await?;
+        Ok(fixture)
     }
 
     async fn pods(&self) -> Result<Vec<Pod>> {
@@ -155,53 +155,53 @@ fn describe(pod: &Pod) -> String {
 
 #[tokio::test]
 async fn a_daemon_set_is_updated_while_one_of_three_nodes_is_dead_and_not_while_one_of_two() -> Result<()> {
-    let world = World::new("aws", json!({"provider": "aws"})).await?;
+    let fixture = Fixture::new("aws", json!({"provider": "aws"})).await?;
     eventually("a pod on each node", LIMIT, async || {
-        let ready = world.ready().await?.len();
+        let ready = fixture.ready().await?.len();
         ensure!(ready == 3, "{ready} pods are ready");
         Ok(Some(()))
     })
     .await?;
     // A version that nobody knows, and one node that is left for it; then one that is dead.
     let fast = json!({"nodeSelector": {"disk": "fast"}});
-    world.label(OTHERS[0], json!({"disk": "fast"})).await?;
-    world.is_refused(json!({"placement": fast, "image": {"version": "v1.35.99"}}), 3).await?;
-    world.label(OTHERS[0], json!({"disk": null})).await?;
-    let lost = world.lose_a_node().await?;
-    world.label(node_of(&lost).context("a node")?, json!({"disk": "fast"})).await?;
-    world.is_refused(json!({"placement": fast}), 2).await?;
-    world.change(3).await?;
-    world.both_have(3).await?;
-    stays_with_two_nodes(&world, 4).await
+    fixture.label(OTHERS[0], json!({"disk": "fast"})).await?;
+    fixture.is_refused(json!({"placement": fast, "image": {"version": "v1.35.99"}}), 3).await?;
+    fixture.label(OTHERS[0], json!({"disk": null})).await?;
+    let lost = fixture.lose_a_node().await?;
+    fixture.label(node_of(&lost).context("a node")?, json!({"disk": "fast"})).await?;
+    fixture.is_refused(json!({"placement": fast}), 2).await?;
+    fixture.change(3).await?;
+    fixture.both_have(3).await?;
+    stays_with_two_nodes(&fixture, 4).await
 }
 
 #[tokio::test]
 async fn a_deployment_is_updated_while_one_of_three_nodes_is_dead_and_not_while_one_of_two() -> Result<()> {
     let spec = json!({"provider": "hcloud", "credentials": {"secretRef": {"name": "hcloud"}}});
-    let world = World::new("hcloud", spec).await?;
-    eventually("both pods", LIMIT, async || Ok((world.ready().await?.len() == 2).then_some(()))).await?;
-    let lost = world.lose_a_node().await?;
-    world.change(3).await?;
-    world.both_have(3).await?;
+    let fixture = Fixture::new("hcloud", spec).await?;
+    eventually("both pods", LIMIT, async || Ok((fixture.ready().await?.len() == 2).then_some(()))).await?;
+    let lost = fixture.lose_a_node().await?;
+    fixture.change(3).await?;
+    fixture.both_have(3).await?;
     // The pod of the dead node goes only with its node.
-    let left = world.pods.get(&lost.name_any()).await?;
+    let left = fixture.pods.get(&lost.name_any()).await?;
     assert!(left.metadata.deletion_timestamp.is_some(), "{}", describe(&left));
     // As after its eviction.
-    world.change(4).await?;
-    world.both_have(4).await?;
-    stays_with_two_nodes(&world, 5).await
+    fixture.change(4).await?;
+    fixture.both_have(4).await?;
+    stays_with_two_nodes(&fixture, 5).await
 }
 
 /// Takes one of the two live nodes away, and starts a rollout: the pod of the other one stays.
-async fn stays_with_two_nodes(world: &World, verbosity: u8) -> Result<()> {
-    let ready = world.ready().await?;
+async fn stays_with_two_nodes(fixture: &Fixture, verbosity: u8) -> Result<()> {
+    let ready = fixture.ready().await?;
     let [away, stays] = &ready[..] else { panic!("{:?}", ready.iter().map(describe).collect::<Vec<_>>()) };
-    world.nodes.delete(node_of(away).context("a node")?, &DeleteParams::default()).await?;
+    fixture.nodes.delete(node_of(away).context("a node")?, &DeleteParams::default()).await?;
     let at_once = DeleteParams::default().grace_period(0);
-    world.pods.delete(&away.name_any(), &at_once).await?;
-    world.change(verbosity).await?;
+    fixture.pods.delete(&away.name_any(), &at_once).await?;
+    fixture.change(verbosity).await?;
     eventually("the rollout to wait", LIMIT, async || {
-        let workloads = ["Deployment", "DaemonSet"].map(|kind| workloads(&world.cluster, kind));
+        let workloads = ["Deployment", "DaemonSet"].map(|kind| workloads(&fixture.cluster, kind));
         let mut seen = 0;
         for api in workloads {
             for one in api.list(&ListParams::default()).await? {
@@ -214,11 +214,11 @@ async fn stays_with_two_nodes(world: &World, verbosity: u8) -> Result<()> {
                 seen += usize::from(waits);
             }
         }
-        ensure!(seen == 1, "{:?}", world.pods().await?.iter().map(describe).collect::<Vec<_>>());
+        ensure!(seen == 1, "{:?}", fixture.pods().await?.iter().map(describe).collect::<Vec<_>>());
         Ok(Some(()))
     })
     .await?;
-    let left = world.pods.get(&stays.name_any()).await?;
+    let left = fixture.pods.get(&stays.name_any()).await?;
     assert!(is_ready(&left) && !has(&left, verbosity), "{}", describe(&left));
     Ok(())
 }
@@ -242,9 +242,9 @@ async fn the_strategy_of_an_earlier_version_is_replaced_and_can_come_back() -> R
     // What an earlier version applies.
     let dir = process::temp_dir()?;
     let file = dir.path().join("ccm.yaml");
-    let manager = json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
+    let ccm = json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
         "metadata": {"name": "cluster"}, "spec": spec});
-    fs::write(&file, manager.to_string())?;
+    fs::write(&file, ccm.to_string())?;
     let output = Command::new(binary())
         .args(["render", "ccm", "--kubernetes-version=1.35", "--output=yaml", "--config"])
         .arg(&file)

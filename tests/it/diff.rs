@@ -70,7 +70,7 @@ async fn a_diff_shows_the_changes_of_the_operator() -> Result<()> {
     operator.terminate()?;
     operator.wait(LIMIT).await?;
 
-    // The diff names the same fields as the repair changes, for an apply and for a take-over.
+    // The diff names the same fields as the repair changes, for an apply and for an adoption.
     let expected = [spec(lab.live("Deployment").await?), spec(lab.live("Service").await?)];
     lab.update(
         "Deployment",

@@ -4,6 +4,7 @@
 //! What a block needs and a test has not, the page marks (see [`page`]).
 
 mod any_kubernetes;
+mod fixture;
 mod helm;
 mod new_provider;
 mod page;
@@ -11,7 +12,6 @@ mod paths;
 pub(crate) mod shell;
 mod version_operator;
 mod without_lease;
-mod world;
 
 use std::{
     collections::BTreeSet,

@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    foreign::with_digests,
     lab::{self, LIMIT, Lab, POD_UID, binary, describe, message},
     support::{
         audit::Request,
@@ -35,6 +34,7 @@ use crate::{
         openshift::Cluster,
         operator::Operator,
     },
+    trust::with_digests,
 };
 
 const NAMESPACES: &str = "--namespaces=kube-system";
@@ -42,14 +42,14 @@ const NAMESPACES: &str = "--namespaces=kube-system";
 /// A provider's folder of this name: Exoscale's.
 fn folder(root: &TempDir, name: &str) -> Result<PathBuf> {
     let path = root.path().join(name);
-    fs::create_dir_all(path.join("assets/upstream"))?;
-    for bundle in embedded::bundles().iter().filter(|one| one.name == "exoscale") {
-        for (file, bytes) in &bundle.files {
+    fs::create_dir_all(path.join("assets/kubernetes"))?;
+    for parsed in embedded::parsed_providers().iter().filter(|one| one.name == "exoscale") {
+        for (file, bytes) in &parsed.files {
             let file = file.rsplit('/').next().unwrap_or_default();
             let text =
                 std::str::from_utf8(bytes)?.replace("exoscale-cloud-controller-manager", &format!("{name}-cloud-ccm"));
             let text = text.replace("name: exoscale\n", &format!("name: {name}\n"));
-            fs::write(path.join("assets/upstream").join(file), with_digests(&text))?;
+            fs::write(path.join("assets/kubernetes").join(file), with_digests(&text))?;
         }
     }
     Ok(path)
@@ -114,7 +114,7 @@ async fn an_external_provider_is_installed_upgraded_and_removed_and_fails_closed
     assert!(refused.is_empty(), "{refused:?}");
 
     // Swapped after the check: what was checked is applied.
-    edit(&folder, "assets/upstream/deployment.yaml", "cpu: 100m", "cpu: 101m")?;
+    edit(&folder, "assets/kubernetes/deployment.yaml", "cpu: 100m", "cpu: 101m")?;
     let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), "kube-system");
     deployments.delete("demo-cloud-ccm", &DeleteParams::default()).await?;
     let again = eventually("the Deployment", LIMIT, async || Ok(deployments.get_opt("demo-cloud-ccm").await?));
@@ -136,15 +136,15 @@ async fn an_external_provider_is_installed_upgraded_and_removed_and_fails_closed
     assert_eq!(cluster.objects(Some("cluster")).await?, installed);
 
     // It is repaired by itself once the files are the right ones again.
-    edit(&folder, "assets/upstream/deployment.yaml", "cpu: 101m", "cpu: 100m")?;
+    edit(&folder, "assets/kubernetes/deployment.yaml", "cpu: 101m", "cpu: 100m")?;
     cluster.ready(&operator, "cluster").await?;
     stop(operator).await?;
 
     // Another digest is another version: its changes are in the log.
-    edit(&folder, "assets/upstream/deployment.yaml", "cpu: 100m", "cpu: 101m")?;
+    edit(&folder, "assets/kubernetes/deployment.yaml", "cpu: 100m", "cpu: 101m")?;
     let operator = cluster.start_with(&[NAMESPACES, &pinned(&folder)?])?;
     eventually("the new version", LIMIT, async || {
-        let live = serde_json::to_value(cluster.managers().get("cluster").await?)?;
+        let live = serde_json::to_value(cluster.ccms().get("cluster").await?)?;
         ensure!(live["status"]["provider"]["digest"] == found, "{:#}", live["status"]);
         Ok(Some(()))
     })
@@ -167,7 +167,7 @@ async fn an_external_provider_is_installed_upgraded_and_removed_and_fails_closed
     cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
     cluster.objects_are(&operator, None, <[String]>::is_empty).await?;
     eventually("the status", LIMIT, async || {
-        let live = serde_json::to_value(cluster.managers().get("cluster").await?)?;
+        let live = serde_json::to_value(cluster.ccms().get("cluster").await?)?;
         ensure!(live["status"]["provider"].get("digest").is_none(), "{:#}", live["status"]);
         Ok(Some(()))
     })
@@ -186,7 +186,7 @@ async fn a_refusal_reaches_the_status_whatever_the_package_says() -> Result<()> 
             "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: demo-cloud-{n}\n  namespace: kube-system\n  labels:\n    x: {}\n",
             "a".repeat(900_000)
         );
-        fs::write(folder.join(format!("assets/upstream/x{n}.yaml")), text)?;
+        fs::write(folder.join(format!("assets/kubernetes/x{n}.yaml")), text)?;
     }
     let mark = cluster.mark().await?;
     let operator = cluster.start_with(&[NAMESPACES, &pinned(&folder)?])?;
@@ -275,14 +275,14 @@ async fn an_object_of_somebody_else_is_not_taken_over() -> Result<()> {
     Ok(())
 }
 
-/// A cluster of OpenShift on a platform that no release knows, and the folder of its provider, with the rights that are printed for it.
+/// A cluster of OpenShift on a platform that no release knows, and the folder of its provider, with the permissions that are printed for it.
 async fn openshift(root: &TempDir) -> Result<(Lab, PathBuf)> {
     let cluster = Cluster {
         platform_status: json!({"type": "External", "external": {"cloudControllerManager": {"state": "External"}}}),
         platform_spec: json!({"type": "External", "external": {"platformName": "demo"}}),
         ..Cluster::default()
     };
-    // Of its own: the rights that are granted here would be there for other tests, too.
+    // Of its own: the permissions that are granted here would be there for other tests, too.
     let plane = ControlPlane::start(Options::default()).await?.into();
     let mut lab = Lab::on(plane, &cluster, &lab::repository().join("manifests")).await?;
     lab.finish_workloads();
@@ -291,9 +291,9 @@ async fn openshift(root: &TempDir) -> Result<(Lab, PathBuf)> {
     let written = Command::new(binary()).args(new).current_dir(root.path()).output()?;
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let folder = root.path().join("demo");
-    let rights = Command::new(binary()).args(["provider", "rbac"]).arg(&folder).output()?;
-    ensure!(rights.status.success(), "{}", String::from_utf8_lossy(&rights.stderr));
-    for object in yaml::documents(&String::from_utf8(rights.stdout)?)? {
+    let permissions = Command::new(binary()).args(["provider", "rbac"]).arg(&folder).output()?;
+    ensure!(permissions.status.success(), "{}", String::from_utf8_lossy(&permissions.stderr));
+    for object in yaml::documents(&String::from_utf8(permissions.stdout)?)? {
         objects::apply(&lab.client, object).await?;
     }
     Ok((lab, folder))
@@ -376,15 +376,15 @@ async fn an_external_platform_of_openshift_is_served_by_the_provider_of_its_name
 async fn a_command_fails_where_the_operator_would_refuse() -> Result<()> {
     let root = TempDir::new()?;
     let folder = folder(&root, "demo")?;
-    let (good, manager) = (pinned(&folder)?, root.path().join("ccm.yaml"));
+    let (good, ccm) = (pinned(&folder)?, root.path().join("ccm.yaml"));
     let object = json!({
         "apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager", "metadata": {"name": "cluster"},
         "spec": spec("demo"),
     });
-    fs::write(&manager, object.to_string())?;
+    fs::write(&ccm, object.to_string())?;
     let render = |provider: &str, env: &[(&str, &str)]| -> Result<(Option<i32>, String)> {
         let mut command = Command::new(binary());
-        command.args(["render", "ccm", "--kubernetes-version=1.34", "--config"]).arg(&manager);
+        command.args(["render", "ccm", "--kubernetes-version=1.34", "--config"]).arg(&ccm);
         command.args(Some(provider).filter(|flag| !flag.is_empty())).envs(env.iter().copied());
         let output = command.output()?;
         let text = [output.stdout, output.stderr].concat();

@@ -27,7 +27,7 @@ use crate::{
 mod clock;
 mod fault;
 
-use fault::{Endured, Trouble};
+use fault::{Endured, Problem};
 
 /// Longer than any test runs.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -106,14 +106,14 @@ fn is_as_planned(planned: &Value, now: &Value) -> bool {
 }
 
 /// Runs the operator with a fault that comes and goes: at the start, while objects are changed, while the platform changes.
-async fn endures(trouble: Trouble, options: Options) -> Result<()> {
+async fn endures(problem: Problem, options: Options) -> Result<()> {
     let plans = plans()?;
     let (aws, gcp) = (plan_of(&plans, "AWS"), plan_of(&plans, "GCP"));
     let servers = ControlPlane::start(options).await?;
     let mut lab = Lab::on(servers.into(), &Cluster::default(), &repository().join("manifests")).await?;
     lab.finish_workloads();
     lab.write_images(&images())?;
-    let mut endured = Endured::new(trouble, &mut lab).await?;
+    let mut endured = Endured::new(problem, &mut lab).await?;
 
     endured.begin(&lab).await?;
     endured.start(&lab)?;
@@ -148,66 +148,66 @@ async fn endures(trouble: Trouble, options: Options) -> Result<()> {
 
 #[tokio::test]
 async fn handshakes_that_never_end() -> Result<()> {
-    endures(Trouble::Silence, Options::default()).await
+    endures(Problem::Silence, Options::default()).await
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing() -> Result<()> {
-    endures(Trouble::Requests(Fault::Answer(403, None), |seen| seen.path.contains("/services")), Options::default())
+async fn a_permission_that_is_missing() -> Result<()> {
+    endures(Problem::Requests(Fault::Answer(403, None), |seen| seen.path.contains("/services")), Options::default())
         .await
 }
 
 #[tokio::test]
 async fn an_aggregated_api_that_is_down() -> Result<()> {
-    endures(Trouble::AggregatedApi, Options::default()).await
+    endures(Problem::AggregatedApi, Options::default()).await
 }
 
 #[tokio::test]
 async fn an_api_server_without_a_watch_cache() -> Result<()> {
-    endures(Trouble::None, Options { without_watch_cache: true, ..Options::default() }).await
+    endures(Problem::None, Options { without_watch_cache: true, ..Options::default() }).await
 }
 
 #[tokio::test]
 #[ignore = "two minutes; make test-faults"]
 async fn answers_that_are_never_sent() -> Result<()> {
-    endures(Trouble::Requests(Fault::Slow(FOR_EVER), |_| true), Options::default()).await
+    endures(Problem::Requests(Fault::Slow(FOR_EVER), |_| true), Options::default()).await
 }
 
 #[tokio::test]
 #[ignore = "two minutes; make test-faults"]
 async fn halves_of_answers() -> Result<()> {
-    endures(Trouble::Requests(Fault::HalfAnswer, |_| true), Options::default()).await
+    endures(Problem::Requests(Fault::HalfAnswer, |_| true), Options::default()).await
 }
 
 #[tokio::test]
 #[ignore = "three minutes; make test-faults"]
 async fn a_load_balancer_that_gives_up_after_35_seconds() -> Result<()> {
     let late = Fault::LateAnswer(Duration::from_secs(35), 504);
-    endures(Trouble::Requests(late, |_| true), Options::default()).await
+    endures(Problem::Requests(late, |_| true), Options::default()).await
 }
 
 #[tokio::test]
 #[ignore = "two minutes; make test-faults"]
 async fn a_policy_that_changes_our_objects() -> Result<()> {
-    endures(Trouble::Policy, Options::default()).await
+    endures(Problem::Policy, Options::default()).await
 }
 
 #[tokio::test]
 #[ignore = "a minute; make test-faults"]
 async fn a_process_that_is_stopped_for_longer_than_its_lease() -> Result<()> {
-    endures(Trouble::Stopped, Options::default()).await
+    endures(Problem::Stopped, Options::default()).await
 }
 
 #[tokio::test]
 #[ignore = "a minute; make test-faults"]
 async fn a_wall_clock_that_jumps_forwards() -> Result<()> {
-    endures(Trouble::Clock(3600), Options::default()).await
+    endures(Problem::Clock(3600), Options::default()).await
 }
 
 #[tokio::test]
 #[ignore = "a minute; make test-faults"]
 async fn a_wall_clock_that_jumps_back() -> Result<()> {
-    endures(Trouble::Clock(-3600), Options::default()).await
+    endures(Problem::Clock(-3600), Options::default()).await
 }
 
 /// The state goes back, also to before the operator has ever run.
@@ -243,7 +243,7 @@ async fn an_outage_that_is_over_is_not_reported() -> Result<()> {
     faults.inject(vec![Rule { fault: Fault::Cut, applies: |_| true, times: usize::MAX }]);
     let mark = lab.mark().await?;
     let operator = lab.start_through(faults.kubeconfig())?;
-    // Longer than any trouble is borne without a report.
+    // Longer than any problem is borne without a report.
     tokio::time::sleep(Duration::from_secs(160)).await;
     faults.forget();
     eventually("the operator leads", LIMIT, async || {

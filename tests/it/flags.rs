@@ -26,8 +26,8 @@ use crate::{
 };
 
 mod bootstrap;
+mod kubernetes;
 pub(crate) mod tls;
-mod upstream;
 
 /// The program that replaces cloud-controller-managers that cannot be built here.
 const STAND_IN: &str = "generic-cloud-controller-manager";
@@ -49,7 +49,7 @@ const INJECTOR_FLAGS: [&str; 5] = [
 const SERVES: [&str; 2] =
     ["No authentication-kubeconfig provided", "unable to load configmap based request-header-client-ca-file"];
 
-/// The only argument whose value upstream's program refuses, and a value that it accepts
+/// The only argument whose value the program refuses, and a value that it accepts
 /// (kubernetes-sigs/cloud-provider-azure, `cmd/cloud-controller-manager/app/options/options.go`). OpenShift's own build
 /// accepts 10, which cannot be tested here.
 const AZURE_SYNCS: (&str, &str) = ("--concurrent-service-syncs=10", "--concurrent-service-syncs=1");

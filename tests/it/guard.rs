@@ -8,12 +8,12 @@ use ccm_operator::{
     api::placement::Distribution,
     cluster::request,
     facts::{
+        ccm::{Ccm, Deletable},
         cluster::Cluster,
-        manager::{Deletable, Manager},
         version::Minor,
     },
     object::{KINDS, Kind, NODE, Object},
-    plan::{Plan, upstream::guard},
+    plan::{Plan, kubernetes::guard},
     provider::{Phase, embedded},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -103,8 +103,8 @@ fn planned() -> Result<Vec<Object>> {
     let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"},
         "nodeDeletion": {"selector": {"matchLabels": {"example.com/account": "one"}}}});
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
-    let manager = Manager { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster, skips: Vec::new() };
-    let plan = Plan::new(&embedded::catalog()?, &manager.facts(), Phase::Cluster)?;
+    let ccm = Ccm { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster, skips: Vec::new() };
+    let plan = Plan::new(&embedded::catalog()?, &ccm.facts(), Phase::Cluster)?;
     Ok(plan.objects().iter().filter(|object| guard::is_of_guard(object.value())).cloned().collect())
 }
 
@@ -204,7 +204,7 @@ async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Resul
             assert!(answer.starts_with("403 ") && answer.contains(&format!("kept: {why}")), "{name}: {answer}");
         }
     }
-    // The right is by name, and nobody else is concerned.
+    // The permission is by name, and nobody else is concerned.
     add_node(&client, "other", since, json!({})).await?;
     let answer = delete(&ccm, "other").await.expect_err("not granted");
     assert!(answer.contains("cannot delete resource"), "{answer}");
@@ -217,14 +217,14 @@ async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Resul
 }
 
 /// A cluster with an operator that may let nodes be deleted, and a `CloudControllerManager` of AWS.
-struct World {
+struct Fixture {
     cluster: Kubernetes,
     operator: Operator,
     /// Acts as the cloud-controller-manager.
     ccm: Client,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Result<Self> {
         let cluster = Kubernetes::new("aws").await?;
         cluster.install_with(&["--providers", "aws", "--node-deletion"]).await?;
@@ -305,7 +305,7 @@ impl World {
     }
 
     async fn status(&self) -> Result<Value> {
-        Ok(serde_json::to_value(self.cluster.managers().get("cluster").await?)?["status"]["nodeDeletion"].clone())
+        Ok(serde_json::to_value(self.cluster.ccms().get("cluster").await?)?["status"]["nodeDeletion"].clone())
     }
 }
 
@@ -337,44 +337,44 @@ fn resources(requests: &[Request]) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_node_whose_machine_is_gone_is_listed_then_granted_then_deleted_and_withdrawn() -> Result<()> {
-    let world = World::new().await?;
-    let client = &world.cluster.client;
+    let fixture = Fixture::new().await?;
+    let client = &fixture.cluster.client;
     // Nothing is asked for while there is nothing to delete.
-    let mark = world.cluster.mark().await?;
+    let mark = fixture.cluster.mark().await?;
     add_node(client, "fine", ago(3600), json!({})).await?;
     set_ready(client, "fine", "True", ago(3600)).await?;
-    world.cluster.patch("cluster", json!({"spec": {"nodeDeletion": {"maxPerHour": 1}}})).await?;
-    world.cluster.ready(&world.operator, "cluster").await?;
-    let asked: Vec<_> = world.cluster.requests(mark).await?;
+    fixture.cluster.patch("cluster", json!({"spec": {"nodeDeletion": {"maxPerHour": 1}}})).await?;
+    fixture.cluster.ready(&fixture.operator, "cluster").await?;
+    let asked: Vec<_> = fixture.cluster.requests(mark).await?;
     let asked: Vec<_> =
         asked.iter().filter(|one| one.resource != "cloudcontrollermanagers" && !one.is_lease()).collect();
     assert!(asked.is_empty(), "{asked:#?}");
 
-    let mark = world.cluster.mark().await?;
-    let gone = world.lose("gone", 700).await?;
-    world.role_is(&granting(&["gone"])).await?;
-    assert_eq!(world.listed().await?, format!("['{}']", entry(&gone)));
-    let writes = world.writes(mark).await?;
+    let mark = fixture.cluster.mark().await?;
+    let gone = fixture.lose("gone", 700).await?;
+    fixture.role_is(&granting(&["gone"])).await?;
+    assert_eq!(fixture.listed().await?, format!("['{}']", entry(&gone)));
+    let writes = fixture.writes(mark).await?;
     assert_eq!(resources(&writes), ["validatingadmissionpolicies", "clusterroles"]);
     let pause = writes[1].at.duration_since(writes[0].at);
     assert!(pause >= SignedDuration::from_secs(5), "every API server must have read the policy: {pause}");
-    eventually("the review of the rights", LIMIT, async || {
-        let asked = world.cluster.requests(mark).await?;
+    eventually("the review of the permissions", LIMIT, async || {
+        let asked = fixture.cluster.requests(mark).await?;
         ensure!(asked.iter().any(|one| one.resource == "subjectaccessreviews"), "{asked:#?}");
         Ok(Some(()))
     })
     .await?;
 
-    let mark = world.cluster.mark().await?;
+    let mark = fixture.cluster.mark().await?;
     let deleted = eventually("the deletion", LIMIT, async || {
-        delete(&world.ccm, "gone").await.map(Some).map_err(anyhow::Error::msg)
+        delete(&fixture.ccm, "gone").await.map(Some).map_err(anyhow::Error::msg)
     });
     deleted.await?;
-    world.list_is("[]").await?;
-    assert_eq!(world.role().await?, json!([]));
-    assert_eq!(resources(&world.writes(mark).await?), ["clusterroles", "validatingadmissionpolicies"]);
+    fixture.list_is("[]").await?;
+    assert_eq!(fixture.role().await?, json!([]));
+    assert_eq!(resources(&fixture.writes(mark).await?), ["clusterroles", "validatingadmissionpolicies"]);
     let status = eventually("the status", LIMIT, async || {
-        let status = world.status().await?;
+        let status = fixture.status().await?;
         ensure!(status["deleted"][0]["node"] == "gone", "{status}");
         Ok(Some(status))
     })
@@ -382,9 +382,9 @@ async fn a_node_whose_machine_is_gone_is_listed_then_granted_then_deleted_and_wi
     assert_eq!(status["phase"], "Enabled");
 
     // One an hour.
-    world.lose("second", 800).await?;
+    fixture.lose("second", 800).await?;
     let live = eventually("the second node to wait", LIMIT, async || {
-        let status = world.status().await?;
+        let status = fixture.status().await?;
         ensure!(status["waiting"][0]["node"] == "second", "{status}");
         Ok(Some(status))
     })
@@ -392,43 +392,43 @@ async fn a_node_whose_machine_is_gone_is_listed_then_granted_then_deleted_and_wi
     assert!(live["waiting"][0]["message"].as_str().unwrap().contains("maxPerHour"), "{live}");
     // Unless somebody allows it.
     let allowed = entry(&nodes(client).get("second").await?);
-    world.cluster.patch("cluster", json!({"spec": {"nodeDeletion": {"allow": [allowed]}}})).await?;
-    world.role_is(&granting(&["second"])).await?;
+    fixture.cluster.patch("cluster", json!({"spec": {"nodeDeletion": {"allow": [allowed]}}})).await?;
+    fixture.role_is(&granting(&["second"])).await?;
     // It comes back: somebody erred, or its machine was repaired. Months later it goes away again, and that is another question.
     set_ready(client, "second", "True", now()).await?;
-    world.role_is(&json!([])).await?;
+    fixture.role_is(&json!([])).await?;
     set_ready(client, "second", "Unknown", ago(700)).await?;
     eventually("the node to wait", LIMIT, async || {
-        let status = world.status().await?;
+        let status = fixture.status().await?;
         ensure!(status["waiting"][0]["node"] == "second", "{status}");
         Ok(Some(()))
     })
     .await?;
-    assert_eq!((world.listed().await?, world.role().await?), ("[]".to_owned(), json!([])));
+    assert_eq!((fixture.listed().await?, fixture.role().await?), ("[]".to_owned(), json!([])));
     Ok(())
 }
 
 #[tokio::test]
 async fn a_grant_ends_with_a_flap_a_changed_policy_and_the_operator() -> Result<()> {
-    let world = World::new().await?;
-    let client = &world.cluster.client;
+    let fixture = Fixture::new().await?;
+    let client = &fixture.cluster.client;
     let policies = request::api(client, kind("ValidatingAdmissionPolicy"), "");
     let bindings = request::api(client, kind("ValidatingAdmissionPolicyBinding"), "");
-    let gone = world.lose("gone", 700).await?;
+    let gone = fixture.lose("gone", 700).await?;
     let granted = granting(&["gone"]);
-    world.role_is(&granted).await?;
+    fixture.role_is(&granted).await?;
 
     // The policy, the binding, and a change of one empty the grant at once; it comes back after the policy was live again.
     let change = Patch::Merge(json!({"spec": {"validationActions": ["Audit"]}}));
     for attempt in 0..3 {
-        let mark = world.cluster.mark().await?;
+        let mark = fixture.cluster.mark().await?;
         match attempt {
             0 => drop(policies.delete(NAME, &DeleteParams::default()).await?),
             1 => drop(bindings.delete(NAME, &DeleteParams::default()).await?),
             _ => drop(bindings.patch(NAME, &PatchParams::default(), &change).await?),
         }
         eventually("the grant to come back", LIMIT, async || {
-            let writes = world.writes(mark).await?;
+            let writes = fixture.writes(mark).await?;
             let of_role: Vec<_> = writes.iter().filter(|one| one.resource == "clusterroles").collect();
             ensure!(of_role.len() == 2, "{attempt}: {writes:#?}");
             let (emptied, back) = (of_role[0].at, of_role[1].at);
@@ -438,53 +438,56 @@ async fn a_grant_ends_with_a_flap_a_changed_policy_and_the_operator() -> Result<
             Ok(Some(()))
         })
         .await?;
-        world.role_is(&granted).await?;
+        fixture.role_is(&granted).await?;
     }
 
     // It was ready meanwhile: the policy knows it before the operator does.
     set_ready(client, "gone", "Unknown", ago(650)).await?;
-    let refusal = delete(&world.ccm, "gone").await.expect_err("another state");
+    let refusal = delete(&fixture.ccm, "gone").await.expect_err("another state");
     assert!(refusal.contains("its deletion is not confirmed"), "{refusal}");
     let again = nodes(client).get("gone").await?;
     assert_ne!(entry(&again), entry(&gone));
-    world.list_is(&format!("['{}']", entry(&again))).await?;
-    world.role_is(&granted).await?;
+    fixture.list_is(&format!("['{}']", entry(&again))).await?;
+    fixture.role_is(&granted).await?;
     // And once it is ready nothing is granted.
     set_ready(client, "gone", "True", now()).await?;
-    world.list_is("[]").await?;
-    assert_eq!(world.role().await?, json!([]));
+    fixture.list_is("[]").await?;
+    assert_eq!(fixture.role().await?, json!([]));
 
     // An orderly stop takes everything back, the grant first.
     set_ready(client, "gone", "Unknown", ago(660)).await?;
-    world.ask_for(&again).await?;
-    world.role_is(&granted).await?;
-    let mark = world.cluster.mark().await?;
-    world.operator.terminate()?;
-    world.operator.wait(LIMIT).await?;
-    assert_eq!((world.role().await?, world.listed().await?.as_str()), (json!([]), "[]"));
-    assert_eq!(resources(&world.writes(mark).await?), ["clusterroles", "validatingadmissionpolicies"]);
+    fixture.ask_for(&again).await?;
+    fixture.role_is(&granted).await?;
+    let mark = fixture.cluster.mark().await?;
+    fixture.operator.terminate()?;
+    fixture.operator.wait(LIMIT).await?;
+    assert_eq!((fixture.role().await?, fixture.listed().await?.as_str()), (json!([]), "[]"));
+    assert_eq!(resources(&fixture.writes(mark).await?), ["clusterroles", "validatingadmissionpolicies"]);
 
-    // Nobody else may grant the right, or the guard is not in force.
-    let operator = start(&world.cluster)?;
+    // Nobody else may grant the permission, or the guard is not in force.
+    let operator = start(&fixture.cluster)?;
     let free = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "free"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "ServiceAccount", "name": "aws-cloud-controller-manager", "namespace": "kube-system"}]});
     objects::apply(client, free).await?;
-    // A change of rights asks again.
+    // A change of permissions asks again.
     request::api(client, kind("ClusterRoleBinding"), "")
         .patch(NAME, &PatchParams::default(), &Patch::Merge(json!({"metadata": {"annotations": {"x": "y"}}})))
         .await?;
-    let live = world.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=False"]).await?;
-    assert!(message(&live, "NodeDeletionSafe").contains("by a right that the operator has not granted"), "{live:#}");
-    world.list_is("[]").await?;
+    let live = fixture.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=False"]).await?;
+    assert!(
+        message(&live, "NodeDeletionSafe").contains("by a permission that the operator has not granted"),
+        "{live:#}"
+    );
+    fixture.list_is("[]").await?;
 
     // Once it is taken away, a start notices, although no node is to be deleted any more.
     set_ready(client, "gone", "True", now()).await?;
     request::api(client, kind("ClusterRoleBinding"), "").delete("free", &DeleteParams::default()).await?;
     operator.terminate()?;
     operator.wait(LIMIT).await?;
-    let operator = start(&world.cluster)?;
-    world.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=True"]).await.map(drop)
+    let operator = start(&fixture.cluster)?;
+    fixture.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=True"]).await.map(drop)
 }
 
 /// Lets the API server refuse new accounts in kube-system, and deletes the one of the cloud-controller-manager.
@@ -516,22 +519,22 @@ async fn lose_account(client: &Client) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_right_is_taken_back_whatever_else_is_wrong() -> Result<()> {
-    let world = World::new().await?;
-    let client = &world.cluster.client;
+async fn a_permission_is_taken_back_whatever_else_is_wrong() -> Result<()> {
+    let fixture = Fixture::new().await?;
+    let client = &fixture.cluster.client;
     let roles = request::api(client, kind("ClusterRole"), "");
-    let gone = world.lose("gone", 700).await?;
+    let gone = fixture.lose("gone", 700).await?;
     let granted = granting(&["gone"]);
-    world.role_is(&granted).await?;
+    fixture.role_is(&granted).await?;
 
     // During a pause nothing else is changed.
-    let manage = async |how: &str| world.cluster.patch("cluster", json!({"spec": {"management": how}})).await;
+    let manage = async |how: &str| fixture.cluster.patch("cluster", json!({"spec": {"management": how}})).await;
     manage("Paused").await?;
-    world.role_is(&json!([])).await?;
+    fixture.role_is(&json!([])).await?;
     manage("Managed").await?;
-    world.role_is(&granted).await?;
+    fixture.role_is(&granted).await?;
 
-    // A role that is to be left alone keeps the right, and the status does not hide it.
+    // A role that is to be left alone keeps the permission, and the status does not hide it.
     let annotate = async |value: Value| -> Result<()> {
         let patch = json!({"metadata": {"annotations": {"client.lifecycle.config.k8s.io/mutation": value}}});
         roles.patch(NAME, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -544,88 +547,90 @@ async fn a_right_is_taken_back_whatever_else_is_wrong() -> Result<()> {
     };
     annotate(json!("ignore")).await?;
     keep(json!("")).await?;
-    let live = world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=False"]).await?;
+    let live = fixture.cluster.conditions(&fixture.operator, "cluster", &["NodeDeletionSafe=False"]).await?;
     assert!(message(&live, "NodeDeletionSafe").contains("could not be withdrawn"), "{live:#}");
     let uid = gone.metadata.uid.as_ref().context("a uid")?;
     assert_eq!(live["status"]["nodeDeletion"]["confirmed"], json!([format!("gone/{uid}")]), "it may still go");
     annotate(Value::Null).await?;
-    world.role_is(&json!([])).await?;
-    world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=True"]).await?;
+    fixture.role_is(&json!([])).await?;
+    fixture.cluster.conditions(&fixture.operator, "cluster", &["NodeDeletionSafe=True"]).await?;
     keep(Value::Null).await?;
-    world.role_is(&granted).await?;
+    fixture.role_is(&granted).await?;
 
-    // While another object fails nothing is pruned, and the right goes all the same.
+    // While another object fails nothing is pruned, and the permission goes all the same.
     lose_account(client).await?;
-    world.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Rehearsal"}}})).await?;
-    world.role_is(&json!([])).await?;
-    let live = world.cluster.conditions(&world.operator, "cluster", &["Ready=False", "NodeDeletionSafe=True"]).await?;
+    fixture.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Rehearsal"}}})).await?;
+    fixture.role_is(&json!([])).await?;
+    let live =
+        fixture.cluster.conditions(&fixture.operator, "cluster", &["Ready=False", "NodeDeletionSafe=True"]).await?;
     assert!(live["status"]["nodeDeletion"]["confirmed"].as_array().is_none_or(Vec::is_empty), "{live:#}");
-    assert_eq!(world.role().await?, json!([]), "it still exists");
+    assert_eq!(fixture.role().await?, json!([]), "it still exists");
     Ok(())
 }
 
 #[tokio::test]
 async fn without_the_events_nothing_is_confirmed_and_the_status_says_so() -> Result<()> {
-    let World { cluster, operator, ccm } = World::new().await?;
+    let Fixture { cluster, operator, ccm } = Fixture::new().await?;
     let bindings = request::api(&cluster.client, kind("RoleBinding"), "default");
     let mut binding = bindings.get("ccm-operator-node-events").await?;
     bindings.delete("ccm-operator-node-events", &DeleteParams::default()).await?;
     drop(operator);
     let operator = start(&cluster)?;
-    let world = World { cluster, operator, ccm };
-    world.lose("gone", 700).await?;
-    let live = world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=Unknown"]).await?;
+    let fixture = Fixture { cluster, operator, ccm };
+    fixture.lose("gone", 700).await?;
+    let live = fixture.cluster.conditions(&fixture.operator, "cluster", &["NodeDeletionSafe=Unknown"]).await?;
     let conditions = live["status"]["conditions"].as_array().context("conditions")?;
     let condition = conditions.iter().find(|one| one["type"] == "NodeDeletionSafe").context("NodeDeletionSafe")?;
     assert_eq!(condition["reason"], "EventsUnseen", "{condition}");
     assert!(condition["message"].as_str().is_some_and(|text| text.contains("events")), "{condition}");
-    assert_eq!((world.listed().await?, world.role().await?), ("[]".to_owned(), json!([])));
+    assert_eq!((fixture.listed().await?, fixture.role().await?), ("[]".to_owned(), json!([])));
 
     binding.metadata = ObjectMeta { name: binding.metadata.name, ..ObjectMeta::default() };
     bindings.create(&PostParams::default(), &binding).await?;
-    world.role_is(&granting(&["gone"])).await?;
-    world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=True"]).await.map(drop)
+    fixture.role_is(&granting(&["gone"])).await?;
+    fixture.cluster.conditions(&fixture.operator, "cluster", &["NodeDeletionSafe=True"]).await.map(drop)
 }
 
 #[tokio::test]
-async fn a_rehearsal_tells_what_would_go_and_leaves_no_right() -> Result<()> {
+async fn a_rehearsal_tells_what_would_go_and_leaves_no_permission() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let operator = cluster.start()?;
     let enabled = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
     cluster.create("cluster", enabled).await?;
-    // Without the rights of the installation it ends here.
+    // Without the permissions of the installation it ends here.
     let live = cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
     assert!(message(&live, "ConfigurationValid").contains("--node-deletion"), "{live:#}");
     drop((operator, cluster));
 
-    let world = World::new().await?;
-    world.lose("gone", 700).await?;
-    world.role_is(&granting(&["gone"])).await?;
-    // Back to the rehearsal: the right goes, and the policy stays and lists nothing.
-    let mark = world.cluster.mark().await?;
-    world.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Rehearsal"}}})).await?;
+    let fixture = Fixture::new().await?;
+    fixture.lose("gone", 700).await?;
+    fixture.role_is(&granting(&["gone"])).await?;
+    // Back to the rehearsal: the permission goes, and the policy stays and lists nothing.
+    let mark = fixture.cluster.mark().await?;
+    fixture.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Rehearsal"}}})).await?;
     let of_guard = |all: &[String]| all.iter().filter(|object| object.ends_with(NAME)).count();
-    world.cluster.objects_are(&world.operator, Some("cluster"), |all| of_guard(all) == 2).await?;
-    world.list_is("[]").await?;
-    let writes = world.writes(mark).await?;
+    fixture.cluster.objects_are(&fixture.operator, Some("cluster"), |all| of_guard(all) == 2).await?;
+    fixture.list_is("[]").await?;
+    let writes = fixture.writes(mark).await?;
     let first = writes.first().context("a write")?;
-    assert_eq!((first.verb.as_str(), first.resource.as_str()), ("patch", "clusterroles"), "the right goes first");
+    assert_eq!((first.verb.as_str(), first.resource.as_str()), ("patch", "clusterroles"), "the permission goes first");
     let deletions: Vec<_> = writes.into_iter().filter(|one| one.verb == "delete").collect();
     assert!(resources(&deletions).iter().all(|resource| resource.starts_with("clusterrole")), "{deletions:?}");
-    let live = world.cluster.conditions(&world.operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
+    let live =
+        fixture.cluster.conditions(&fixture.operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
     let deletion = &live["status"]["nodeDeletion"];
     assert_eq!(deletion["phase"], "Rehearsal", "{deletion}");
     assert_eq!(live["status"]["nodes"]["gone"], json!(["gone"]));
-    let refusal = delete(&world.ccm, "gone").await.expect_err("a rehearsal");
+    let refusal = delete(&fixture.ccm, "gone").await.expect_err("a rehearsal");
     assert!(refusal.contains("cannot delete resource"), "{refusal}");
 
     // Removed while it may delete a node: an API server may know the role for a little longer than the operator does.
-    world.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Enabled"}}})).await?;
-    world.role_is(&granting(&["gone"])).await?;
-    let mark = world.cluster.mark().await?;
-    world.cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
-    world.cluster.objects_are(&world.operator, Some("cluster"), <[String]>::is_empty).await?;
-    let writes = world.writes(mark).await?;
+    fixture.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Enabled"}}})).await?;
+    fixture.role_is(&granting(&["gone"])).await?;
+    let mark = fixture.cluster.mark().await?;
+    fixture.cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    fixture.cluster.objects_are(&fixture.operator, Some("cluster"), <[String]>::is_empty).await?;
+    let writes = fixture.writes(mark).await?;
     let narrowed = writes.first().context("a write")?;
     assert_eq!((narrowed.verb.as_str(), narrowed.resource.as_str()), ("patch", "clusterroles"));
     for one in writes.iter().filter(|one| one.verb == "delete" && one.resource.starts_with("validating")) {
@@ -637,28 +642,28 @@ async fn a_rehearsal_tells_what_would_go_and_leaves_no_right() -> Result<()> {
 
 #[tokio::test]
 async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Result<()> {
-    let world = World::new().await?;
-    let client = &world.cluster.client;
+    let fixture = Fixture::new().await?;
+    let client = &fixture.cluster.client;
     let status = async |what: &str, is_so: &dyn Fn(&Value, &Value) -> bool| {
         let waited = eventually(what, LIMIT, async || {
-            let live = serde_json::to_value(world.cluster.managers().get("cluster").await?)?;
+            let live = serde_json::to_value(fixture.cluster.ccms().get("cluster").await?)?;
             let safe = live["status"]["conditions"].as_array().into_iter().flatten();
             let safe = safe.clone().find(|one| one["type"] == "NodeDeletionSafe").cloned().unwrap_or_default();
             ensure!(live["status"]["observedGeneration"] == live["metadata"]["generation"], "{live:#}");
             ensure!(is_so(&live["status"], &safe), "{:#}", live["status"]);
             Ok(Some(()))
         });
-        waited.await.with_context(|| world.operator.log())
+        waited.await.with_context(|| fixture.operator.log())
     };
-    world.lose("gone", 700).await?;
-    world.role_is(&granting(&["gone"])).await?;
+    fixture.lose("gone", 700).await?;
+    fixture.role_is(&granting(&["gone"])).await?;
     let names = |nodes: &Value| {
         let nodes = nodes.as_array().into_iter().flatten();
         nodes.filter_map(|one| one["node"].as_str().or(one.as_str()).map(str::to_owned)).collect::<Vec<_>>()
     };
 
-    // A pause takes the right back, and goes on looking.
-    world.cluster.patch("cluster", json!({"spec": {"management": "Paused"}})).await?;
+    // A pause takes the permission back, and goes on looking.
+    fixture.cluster.patch("cluster", json!({"spec": {"management": "Paused"}})).await?;
     status("the pause", &|status, safe| {
         names(&status["nodeDeletion"]["waiting"]) == ["gone"]
             && status["nodeDeletion"]["waiting"][0]["message"].as_str().is_some_and(|text| text.contains("Paused"))
@@ -666,7 +671,7 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
             && status["nodeDeletion"]["confirmed"] == json!([])
     })
     .await?;
-    world.lose("too", 650).await?;
+    fixture.lose("too", 650).await?;
     status("another node", &|status, _| {
         names(&status["nodeDeletion"]["waiting"]) == ["gone", "too"]
             && names(&status["nodes"]["gone"]) == ["gone", "too"]
@@ -679,11 +684,11 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
     .await?;
 
     // An installation without the flag: what the object asks for cannot be brought about.
-    world.cluster.patch("cluster", json!({"spec": {"management": "Managed"}})).await?;
-    world.role_is(&granting(&["gone"])).await?;
-    world.operator.terminate()?;
-    world.operator.wait(LIMIT).await?;
-    let other = world.cluster.start()?;
+    fixture.cluster.patch("cluster", json!({"spec": {"management": "Managed"}})).await?;
+    fixture.role_is(&granting(&["gone"])).await?;
+    fixture.operator.terminate()?;
+    fixture.operator.wait(LIMIT).await?;
+    let other = fixture.cluster.start()?;
     status("the bad input", &|status, safe| {
         (&safe["status"], &safe["reason"]) == (&json!("Unknown"), &json!("BadInput"))
             && status["nodeDeletion"]["waiting"] == json!([])
@@ -694,10 +699,10 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
     other.terminate()?;
     other.wait(LIMIT).await?;
 
-    let operator = start(&world.cluster)?;
-    world.role_is(&granting(&["gone"])).await?;
-    world.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=True"]).await?;
-    world.cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    let operator = start(&fixture.cluster)?;
+    fixture.role_is(&granting(&["gone"])).await?;
+    fixture.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=True"]).await?;
+    fixture.cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
     status("the removal", &|status, safe| {
         (&safe["status"], &safe["reason"]) == (&json!("Unknown"), &json!("Removed"))
             && status["nodeDeletion"]["phase"] == "Removed"
@@ -713,20 +718,21 @@ const OUTAGE: usize = 45;
 
 #[tokio::test]
 async fn an_outage_is_told_once_for_each_node_and_blamed_on_nobody() -> Result<()> {
-    let world = World::new().await?;
+    let fixture = Fixture::new().await?;
     for number in 0..OUTAGE {
-        world.lose(&format!("node-{number:02}"), 700).await?;
+        fixture.lose(&format!("node-{number:02}"), 700).await?;
     }
     let live = eventually("all of them to wait", LIMIT, async || {
-        let status = world.status().await?;
+        let status = fixture.status().await?;
         let text = status["waiting"][0]["message"].as_str().unwrap_or_default();
         ensure!(text.starts_with(&format!("{OUTAGE} of ")), "{status:#}");
         Ok(Some(status))
     })
     .await?;
-    world.operator.ask()?;
-    eventually("the answer", LIMIT, async || Ok(world.operator.log().contains("the watches of").then_some(()))).await?;
-    let log = world.operator.log();
+    fixture.operator.ask()?;
+    eventually("the answer", LIMIT, async || Ok(fixture.operator.log().contains("the watches of").then_some(())))
+        .await?;
+    let log = fixture.operator.log();
     let held = |number: usize| {
         let node = format!("Node node-{number:02}: ");
         log.lines().filter(|line| line.contains(&node) && line.contains("nodeDeletion.maxPercent")).count()
@@ -740,8 +746,8 @@ async fn an_outage_is_told_once_for_each_node_and_blamed_on_nobody() -> Result<(
 
 #[tokio::test]
 async fn a_lease_that_may_not_be_read_is_said_to_be_so() -> Result<()> {
-    let world = World::new().await?;
-    let roles = request::api(&world.cluster.client, kind("Role"), "kube-system");
+    let fixture = Fixture::new().await?;
+    let roles = request::api(&fixture.cluster.client, kind("Role"), "kube-system");
     for role in roles.list(&ListParams::default()).await? {
         let granted = role.data["rules"].as_array().cloned().unwrap_or_default();
         let others: Vec<_> = granted.iter().filter(|rule| rule["resources"] != json!(["leases"])).cloned().collect();
@@ -750,13 +756,13 @@ async fn a_lease_that_may_not_be_read_is_said_to_be_so() -> Result<()> {
             roles.patch(&name, &PatchParams::default(), &Patch::Merge(json!({"rules": others}))).await?;
         }
     }
-    world.lose("gone", 700).await?;
+    fixture.lose("gone", 700).await?;
     let waited = eventually("the reason", LIMIT, async || {
-        let status = world.status().await?;
+        let status = fixture.status().await?;
         let text = status["waiting"][0]["message"].as_str().unwrap_or_default();
         let lease = "leases.coordination.k8s.io cloud-controller-manager in namespace kube-system";
         ensure!(text.contains(lease) && text.contains("forbidden"), "{status:#}");
         Ok(Some(()))
     });
-    waited.await.with_context(|| world.operator.log())
+    waited.await.with_context(|| fixture.operator.log())
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
-    provider::{embedded, upstream::Descriptor},
+    provider::{embedded, kubernetes::Descriptor},
     text::yaml,
 };
 use k8s_openapi::{
@@ -39,15 +39,15 @@ use crate::{
 const SECRET: &str = "s3cret-of-the-cloud";
 
 /// A cluster, and a folder for the files of its administrator.
-struct World {
+struct Fixture {
     cluster: Kubernetes,
     folder: TempDir,
 }
 
-impl World {
+impl Fixture {
     async fn new(providers: &str) -> Result<Self> {
         let cluster = Kubernetes::new(providers).await?;
-        let list = async || Ok(Some(cluster.managers().list(&ListParams::default()).await?));
+        let list = async || Ok(Some(cluster.ccms().list(&ListParams::default()).await?));
         eventually("the definition", LIMIT, list).await?;
         Ok(Self { cluster, folder: TempDir::new()? })
     }
@@ -96,10 +96,10 @@ impl World {
 }
 
 /// Runs `init` for a provider with all that it needs, and checks the files.
-async fn is_proposed(world: &World, descriptor: &Descriptor) -> Result<()> {
+async fn is_proposed(fixture: &Fixture, descriptor: &Descriptor) -> Result<()> {
     let name = descriptor.name.as_str();
-    let (dir, credentials) = (format!("out/{name}"), world.folder.path().join("credentials"));
-    let config = world.folder.path().join("config");
+    let (dir, credentials) = (format!("out/{name}"), fixture.folder.path().join("credentials"));
+    let config = fixture.folder.path().join("config");
     let mut arguments = vec!["--provider", name, "--cluster-name", "prod", "--dest-dir", &dir];
     if let Some(needed) = &descriptor.credentials {
         let line = |key: &String| format!("{}={SECRET}\n", key.replace('*', "server"));
@@ -110,23 +110,23 @@ async fn is_proposed(world: &World, descriptor: &Descriptor) -> Result<()> {
         fs::write(&config, configuration(file, if descriptor.credentials.is_none() { SECRET } else { "value" }))?;
         arguments.extend(["--cloud-config", "config"]);
     }
-    let (code, report) = world.init(&arguments)?;
+    let (code, report) = fixture.init(&arguments)?;
     ensure!(code == 0, "{name}: {report:#}");
     let written = report["files"].as_array().map_or(0, Vec::len);
-    let manifest = world.read(&format!("{dir}/ccm.yaml"))?;
+    let manifest = fixture.read(&format!("{dir}/ccm.yaml"))?;
     ensure!(manifest["spec"]["clusterName"] == "prod" && manifest["metadata"]["name"] == "cluster", "{manifest:#}");
     let ccm = format!("{dir}/ccm.yaml");
-    let rendered = world.command("render", &["ccm", "--config", &ccm, "--kubernetes-version", "1.35"])?;
+    let rendered = fixture.command("render", &["ccm", "--config", &ccm, "--kubernetes-version", "1.35"])?;
     ensure!(rendered.status.success(), "{name}: {}", String::from_utf8_lossy(&rendered.stderr));
     if written == 2 {
-        let path = world.folder.path().join(&dir).join("secret.yaml");
+        let path = fixture.folder.path().join(&dir).join("secret.yaml");
         ensure!(fs::metadata(&path)?.permissions().mode() & 0o777 == 0o600);
-        objects::apply(&world.cluster.client, world.read(&format!("{dir}/secret.yaml"))?).await?;
+        objects::apply(&fixture.cluster.client, fixture.read(&format!("{dir}/secret.yaml"))?).await?;
     } else {
         ensure!(descriptor.credentials.is_none(), "{name} needs a Secret: {report:#}");
     }
     // What it says of files, the cluster says of objects.
-    let checked = world.command("preflight", &["-f", &ccm, "-o", "json"])?;
+    let checked = fixture.command("preflight", &["-f", &ccm, "-o", "json"])?;
     let checked: Value = serde_json::from_slice(&checked.stdout)?;
     ensure!(checked["checks"] == report["preflight"]["checks"], "{name}: {checked:#}\n{:#}", report["preflight"]);
     for row in checked["checks"].as_array().into_iter().flatten().take(2) {
@@ -138,102 +138,102 @@ async fn is_proposed(world: &World, descriptor: &Descriptor) -> Result<()> {
 #[tokio::test]
 async fn what_is_written_for_every_provider_passes_all_checks() -> Result<()> {
     let catalog = embedded::catalog()?;
-    let all: Vec<_> = catalog.upstream().map(|one| &one.descriptor).collect();
+    let all: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     let names = all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(",");
     let namespaces = all.iter().map(|one| one.home()).collect::<BTreeSet<_>>();
-    let world = World::new("aws").await?;
+    let fixture = Fixture::new("aws").await?;
     for name in namespaces.iter().filter(|name| **name != "kube-system") {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        objects::apply(&world.cluster.client, namespace).await?;
+        objects::apply(&fixture.cluster.client, namespace).await?;
     }
     let namespaces = namespaces.into_iter().collect::<Vec<_>>().join(",");
-    world.cluster.install_with(&["--providers", &names, "--namespaces", &namespaces]).await?;
-    for provider in catalog.upstream() {
-        is_proposed(&world, &provider.descriptor).await?;
+    fixture.cluster.install_with(&["--providers", &names, "--namespaces", &namespaces]).await?;
+    for provider in catalog.kubernetes() {
+        is_proposed(&fixture, &provider.descriptor).await?;
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn without_a_terminal_flags_are_asked_for_by_name_and_nothing_is_overwritten() -> Result<()> {
-    let world = World::new("hcloud").await?;
-    let none = world.fails(&[])?;
+    let fixture = Fixture::new("hcloud").await?;
+    let none = fixture.fails(&[])?;
     assert!(none.contains("--provider is needed: the provider, one of aws, "), "{none}");
-    assert!(world.fails(&["--provider", "hclod"])?.contains("did you mean `hcloud`"));
+    assert!(fixture.fails(&["--provider", "hclod"])?.contains("did you mean `hcloud`"));
 
     // A node tells the provider; credentials tells nobody.
-    world.set_provider_id("hcloud://1").await?;
-    let token = world.fails(&[])?;
+    fixture.set_provider_id("hcloud://1").await?;
+    let token = fixture.fails(&[])?;
     assert!(token.contains("--credentials is needed: the file or folder with the credentials"), "{token}");
-    world.file("wrong", &format!("tokn={SECRET}\n"))?;
-    let wrong = world.fails(&["--credentials", "wrong"])?;
+    fixture.file("wrong", &format!("tokn={SECRET}\n"))?;
+    let wrong = fixture.fails(&["--credentials", "wrong"])?;
     assert!(wrong.contains("failed to read the credentials of wrong: \"tokn\" (did you mean `token`?)"), "{wrong}");
-    assert!(world.fails(&["--credentials", "none"])?.contains("No such file"));
-    assert!(world.fails(&["--credentials", "a\u{1b}[2J"])?.contains("the credentials of a\u{fffd}[2J"));
-    let controllers = world.fails(&["--controllers", "nodes"])?;
+    assert!(fixture.fails(&["--credentials", "none"])?.contains("No such file"));
+    assert!(fixture.fails(&["--credentials", "a\u{1b}[2J"])?.contains("the credentials of a\u{fffd}[2J"));
+    let controllers = fixture.fails(&["--controllers", "nodes"])?;
     assert!(controllers.contains("the controllers are cloudNode, "), "{controllers}");
-    assert!(world.fails(&["--credentials", "wrong", "--pod-cidrs", "10.0.0.0/8"])?.contains("--pod-cidrs is for"));
-    assert!(world.fails(&["--from-existing"])?.contains("the API shows no cloud-controller-manager"));
-    assert!(!world.folder.path().join("ccm.yaml").exists());
+    assert!(fixture.fails(&["--credentials", "wrong", "--pod-cidrs", "10.0.0.0/8"])?.contains("--pod-cidrs is for"));
+    assert!(fixture.fails(&["--from-existing"])?.contains("the API shows no cloud-controller-manager"));
+    assert!(!fixture.folder.path().join("ccm.yaml").exists());
 
     // A folder with a file for each key.
-    let folder = world.folder.path().join("hcloud");
+    let folder = fixture.folder.path().join("hcloud");
     fs::create_dir(&folder)?;
     fs::write(folder.join("token"), format!("{SECRET}\n"))?;
     let routes = ["--controllers", "cloudNode,route", "--pod-cidrs", "10.244.0.0/16"];
-    let (code, report) = world.init(&[&["--credentials", "hcloud"], &routes[..]].concat())?;
+    let (code, report) = fixture.init(&[&["--credentials", "hcloud"], &routes[..]].concat())?;
     assert_eq!((code, report["provider"].as_str()), (0, Some("hcloud")), "{report:#}");
     assert!(report["because"].as_str().is_some_and(|text| text.contains("1 of 1 nodes")), "{report:#}");
-    let spec = world.read("ccm.yaml")?["spec"].clone();
+    let spec = fixture.read("ccm.yaml")?["spec"].clone();
     let expected = json!({
         "provider": "hcloud", "clusterName": "kubernetes", "credentials": {"secretRef": {"name": "hcloud"}},
         "controllers": {"cloudNodeLifecycle": "Disabled", "route": "Enabled", "service": "Disabled"},
         "network": {"podCIDRs": ["10.244.0.0/16"]},
     });
     assert_eq!(spec, expected);
-    let fate = &report["fates"][0];
+    let entry = &report["migrationResults"][0];
     assert_eq!(
-        (&fate["result"], &fate["what"]),
+        (&entry["result"], &entry["what"]),
         (&json!("ToDo"), &json!("spec.clusterName: kubernetes")),
         "{report:#}"
     );
     assert!(
-        world
+        fixture
             .fails(&["--credentials", "hcloud", "--dest-dir", "-"])?
             .contains("'--dest-dir <DIR>': the files go into a folder")
     );
-    let before = fs::read(world.folder.path().join("secret.yaml"))?;
-    let exists = world.fails(&["--credentials", "hcloud"])?;
+    let before = fs::read(fixture.folder.path().join("secret.yaml"))?;
+    let exists = fixture.fails(&["--credentials", "hcloud"])?;
     assert!(exists.contains("ccm.yaml exists: give --force to overwrite it"), "{exists}");
-    assert_eq!(fs::read(world.folder.path().join("secret.yaml"))?, before);
+    assert_eq!(fs::read(fixture.folder.path().join("secret.yaml"))?, before);
 
     // A Secret that is there is used, and a CloudControllerManager that is there keeps its name.
-    objects::apply(&world.cluster.client, world.read("secret.yaml")?).await?;
-    world.cluster.create("cluster", expected).await?;
-    let (_, report) = world.init(&["--force", "--dest-dir", "."])?;
+    objects::apply(&fixture.cluster.client, fixture.read("secret.yaml")?).await?;
+    fixture.cluster.create("cluster", expected).await?;
+    let (_, report) = fixture.init(&["--force", "--dest-dir", "."])?;
     assert_eq!(report["files"], json!(["ccm.yaml"]), "{report:#}");
-    assert_eq!(world.read("ccm.yaml")?["metadata"]["name"], "hcloud");
+    assert_eq!(fixture.read("ccm.yaml")?["metadata"]["name"], "hcloud");
     Ok(())
 }
 
 /// Runs `init` on a terminal of its own, with these answers.
-fn answered(world: &World, answers: &str) -> Result<(Option<i32>, String)> {
+fn answered(fixture: &Fixture, answers: &str) -> Result<(Option<i32>, String)> {
     let line = format!("{} init --dest-dir asked --color never", binary().display());
     let mut terminal = Command::new("script");
     terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
-    terminal.current_dir(world.folder.path()).env("KUBECONFIG", world.cluster.plane.kubeconfig_admin());
-    let answers = world.file("answers", answers)?;
+    terminal.current_dir(fixture.folder.path()).env("KUBECONFIG", fixture.cluster.plane.kubeconfig_admin());
+    let answers = fixture.file("answers", answers)?;
     let output = terminal.stdin(fs::File::open(answers)?).output()?;
     Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
 #[tokio::test]
 async fn on_a_terminal_it_asks_and_an_empty_answer_is_what_it_proposes() -> Result<()> {
-    let world = World::new("hcloud").await?;
-    world.set_provider_id("hcloud://1").await?;
-    world.file("bad", "tokn=x\n")?;
-    world.file("good", &format!("HCLOUD_TOKEN={SECRET}\n"))?;
-    let (code, shown) = answered(&world, "aws-typo\n\nprod\n\nbad\ngood\n")?;
+    let fixture = Fixture::new("hcloud").await?;
+    fixture.set_provider_id("hcloud://1").await?;
+    fixture.file("bad", "tokn=x\n")?;
+    fixture.file("good", &format!("HCLOUD_TOKEN={SECRET}\n"))?;
+    let (code, shown) = answered(&fixture, "aws-typo\n\nprod\n\nbad\ngood\n")?;
     assert_eq!(code, Some(0), "{shown}");
     for part in [
         "hcloud: 1 of 1 nodes have a providerID such as hcloud://",
@@ -249,7 +249,7 @@ async fn on_a_terminal_it_asks_and_an_empty_answer_is_what_it_proposes() -> Resu
         assert!(shown.contains(part), "{part:?}: {shown}");
     }
     assert!(!shown.contains(SECRET), "{shown}");
-    let manifest = world.read("asked/ccm.yaml")?;
+    let manifest = fixture.read("asked/ccm.yaml")?;
     let expected =
         json!({"provider": "hcloud", "clusterName": "prod", "credentials": {"secretRef": {"name": "hcloud"}}});
     assert_eq!(manifest["spec"], expected);
@@ -272,8 +272,8 @@ fn published() -> Vec<Value> {
 
 #[tokio::test]
 async fn the_operator_installs_beside_published_objects_and_touches_none_of_them() -> Result<()> {
-    let world = World::new("aws").await?;
-    let client = &world.cluster.client;
+    let fixture = Fixture::new("aws").await?;
+    let client = &fixture.cluster.client;
     for object in published() {
         objects::create_as(client, "kubectl-create", object).await?;
     }
@@ -284,10 +284,10 @@ async fn the_operator_installs_beside_published_objects_and_touches_none_of_them
         "spec": {"holderIdentity": "control-plane_1", "leaseDurationSeconds": 3600, "renewTime": format!("{:.6}", Timestamp::now())},
     });
     objects::apply(client, lease).await?;
-    let operator = world.cluster.start()?;
+    let operator = fixture.cluster.start()?;
 
     // As for a new cluster: it is refused, because there is one.
-    let (code, report) = world.init(&["--dest-dir", "fresh"])?;
+    let (code, report) = fixture.init(&["--dest-dir", "fresh"])?;
     assert_eq!((code, &report["preflight"]["passed"]), (1, &json!(false)), "{report:#}");
     assert_eq!(report["existing"][0]["lease"], "kube-system/cloud-controller-manager", "{report:#}");
     assert_eq!(
@@ -295,23 +295,23 @@ async fn the_operator_installs_beside_published_objects_and_touches_none_of_them
         json!(["ccm-operator init --from-existing --dest-dir fresh/migration"]),
         "{report:#}"
     );
-    let (code, report) = world.init(&["--from-existing"])?;
+    let (code, report) = fixture.init(&["--from-existing"])?;
     assert_eq!(code, 0, "{report:#}");
     let lost: Vec<_> =
-        report["fates"].as_array().into_iter().flatten().filter(|one| one["result"] == "NotKept").collect();
+        report["migrationResults"].as_array().into_iter().flatten().filter(|one| one["result"] == "NotKept").collect();
     assert_eq!(lost.iter().map(|one| &one["what"]).collect::<Vec<_>>(), ["--profiling=false"], "{report:#}");
-    let table = String::from_utf8(world.command("init", &["--from-existing", "--force"])?.stdout)?;
+    let table = String::from_utf8(fixture.command("init", &["--from-existing", "--force"])?.stdout)?;
     let texts = table.lines().filter(|line| !line.trim_start().starts_with('$'));
     assert!(texts.clone().all(|line| line.chars().count() <= 100), "{table}");
     assert!(table.contains("NOT KEPT  --profiling=false") && table.contains("Back again:\n1. Start"), "{table}");
-    let mut manifest = world.read("ccm.yaml")?;
+    let mut manifest = fixture.read("ccm.yaml")?;
     let expected = json!({
         "provider": "aws", "clusterName": "prod", "leaderElection": {"leaseName": "cloud-controller-manager"},
         "ports": {"secure": 10268},
     });
     assert_eq!((&manifest["spec"], &manifest["metadata"]["name"]), (&expected, &json!("main")));
     let kinds = |path: &str| -> Result<Vec<String>> {
-        let text = fs::read_to_string(world.folder.path().join(path))?;
+        let text = fs::read_to_string(fixture.folder.path().join(path))?;
         Ok(yaml::documents(&text)?
             .iter()
             .map(|one| format!("{} {}", one["kind"], one["metadata"]["name"]).replace('"', ""))
@@ -328,15 +328,15 @@ async fn the_operator_installs_beside_published_objects_and_touches_none_of_them
 
     manifest["metadata"]["managedFields"] = Value::Null;
     objects::apply(client, manifest).await?;
-    let live = world.cluster.ready(&operator, "main").await?;
+    let live = fixture.cluster.ready(&operator, "main").await?;
     let checks =
         live["status"]["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "PreflightPassed");
     assert!(checks.is_some_and(|one| one["status"] == "True" && one["reason"] == "Warnings"), "{live:#}");
-    let objects = world.cluster.objects(Some("main")).await?;
+    let objects = fixture.cluster.objects(Some("main")).await?;
     assert!(objects.iter().any(|one| one == "DaemonSet aws-cloud-controller-manager-main"), "{objects:?}");
     let kept = leases.get("cloud-controller-manager").await?.spec.and_then(|spec| spec.holder_identity);
     assert_eq!(kept.as_deref(), Some("control-plane_1"));
-    let of_operator = world.cluster.objects(None).await?;
+    let of_operator = fixture.cluster.objects(None).await?;
     assert!(!of_operator.iter().any(|one| all.contains(&one.as_str())), "{of_operator:?}");
     Ok(())
 }

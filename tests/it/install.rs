@@ -1,4 +1,4 @@
-//! The operator's installation on any Kubernetes: an API server takes it, and its rights suffice for the chosen providers and for
+//! The operator's installation on any Kubernetes: an API server takes it, and its permissions suffice for the chosen providers and for
 //! no others.
 
 use std::{
@@ -12,7 +12,7 @@ use ccm_operator::{
     cluster::request,
     object::Object,
     plan::install::NAME,
-    provider::{embedded, upstream::Descriptor},
+    provider::{embedded, kubernetes::Descriptor},
     text::yaml,
 };
 use clap::Parser;
@@ -69,7 +69,7 @@ async fn uninstall(client: &Client, objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// A client with the rights of the operator's ServiceAccount.
+/// A client with the permissions of the operator's ServiceAccount.
 fn operator(plane: &ControlPlane) -> Result<Client> {
     let mut config = plane.config()?;
     config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAME}:{NAME}"));
@@ -87,11 +87,11 @@ fn rendered(descriptor: &Descriptor, name: &str, namespace: &str) -> Result<Vec<
     }
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("ccm.yaml");
-    let manager = json!({
+    let ccm = json!({
         "apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
         "metadata": {"name": name}, "spec": spec,
     });
-    fs::write(&file, manager.to_string())?;
+    fs::write(&file, ccm.to_string())?;
     let arguments = ["render", "ccm", "--kubernetes-version", "1.35", "-o", "yaml", "--config"];
     let output = Command::new(binary()).args(arguments).arg(file).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -130,8 +130,8 @@ fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_forbidden())
 }
 
-/// Waits until the API server knows the operator's rights, or knows that they are gone: one of each role.
-async fn rights_are(known: bool, operator: &Client, namespace: &str) -> Result<()> {
+/// Waits until the API server knows the operator's permissions, or knows that they are gone: one of each role.
+async fn permissions_are(known: bool, operator: &Client, namespace: &str) -> Result<()> {
     let ask = async |attributes: Value| -> Result<bool> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {},
@@ -159,7 +159,7 @@ async fn rights_are(known: bool, operator: &Client, namespace: &str) -> Result<(
 fn the_installation_is_printed() -> Result<()> {
     let image = ["--image", "registry.example.com/ccm-operator:0.1.0"];
     insta::assert_snapshot!(
-        "install_upstream",
+        "install_kubernetes",
         printed(&[&["--providers", "aws,hcloud,vsphere"], &image[..]].concat())?
     );
     let folder = tempfile::tempdir()?;
@@ -254,22 +254,22 @@ async fn the_operator_may_apply_and_delete_what_a_chosen_provider_needs() -> Res
     let other = plane.namespace("managed").await?;
     let operator = operator(&plane)?;
     let mut count = 0;
-    for provider in embedded::catalog()?.upstream() {
+    for provider in embedded::catalog()?.kubernetes() {
         let descriptor = &provider.descriptor;
         for (namespace, names) in [("kube-system", &["cluster", "second"][..]), (&other, &["third"])] {
             if !descriptor.namespaces.include(namespace) {
                 continue;
             }
-            // Alone, so that it gets no right that only another one needs.
+            // Alone, so that it gets no permission that only another one needs.
             let installed = install(&client, &descriptor.name, namespace).await?;
-            rights_are(true, &operator, namespace).await?;
+            permissions_are(true, &operator, namespace).await?;
             for name in names {
                 let objects = rendered(descriptor, name, namespace)?;
                 apply_and_delete(&operator, &objects).await.with_context(|| descriptor.name.clone())?;
                 count += objects.len();
             }
             uninstall(&client, &installed).await?;
-            rights_are(false, &operator, namespace).await?;
+            permissions_are(false, &operator, namespace).await?;
         }
     }
     assert!(count > 50, "{count}");
@@ -282,9 +282,9 @@ async fn the_operator_may_not_apply_what_no_chosen_provider_needs() -> Result<()
     let client = plane.client()?;
     let installed = install(&client, "aws", "kube-system").await?;
     let operator = operator(&plane)?;
-    rights_are(true, &operator, "kube-system").await?;
+    permissions_are(true, &operator, "kube-system").await?;
     let catalog = embedded::catalog()?;
-    let descriptor = |name: &str| catalog.upstream_of(name).map(|one| &one.descriptor).map_err(anyhow::Error::msg);
+    let descriptor = |name: &str| catalog.kubernetes_of(name).map(|one| &one.descriptor).map_err(anyhow::Error::msg);
     let refused = async |object: &Object| match apply(&operator, object).await {
         Err(error) if is_forbidden(&error) => Ok(()),
         result => bail!("{}: {result:?}", object.key()),

@@ -55,14 +55,14 @@ async fn metrics_are_for_those_who_may_get_them() -> Result<()> {
         "ccm_operator_condition{condition=\"Available\",status=\"True\"} 1\n",
         "ccm_operator_object_changes_total{action=\"created\",kind=\"Deployment\"} 1\n",
         "ccm_operator_workloads{state=\"done\"} 1\n",
-        "ccm_operator_held_repairs 0\n",
+        "ccm_operator_contested_objects 0\n",
         "ccm_operator_api_requests_total{verb=\"watch\",code=\"200\"} ",
         "ccm_operator_watch_last_event_timestamp_seconds{kind=\"Deployment\"} 1",
         "ccm_operator_last_success_timestamp_seconds{controller=\"operator\"} 1",
     ] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
-    assert_eq!(get(port, Some(&reader), "/other").await?.0, 403, "the right is for one path");
+    assert_eq!(get(port, Some(&reader), "/other").await?.0, 403, "the permission is for one path");
 
     assert!(!text.contains("drift_repairs_total{"), "nothing was repaired: {text}");
     let services: Api<Service> = Api::namespaced(lab.client.clone(), NAMESPACE);

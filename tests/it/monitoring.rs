@@ -121,7 +121,7 @@ fn the_service_monitor_selects_the_metrics_service() -> Result<()> {
     }
     let [endpoint] = &monitor["spec"]["endpoints"].as_array().context("endpoints")?[..] else { panic!("{monitor}") };
     assert_eq!(endpoint["port"], service["spec"]["ports"][0]["name"]);
-    // A path of its own would be another right.
+    // A path of its own would be another permission.
     assert_eq!((&endpoint["scheme"], &endpoint["path"]), (&json!("https"), &Value::Null));
     let (name, namespace) = (text(&service["metadata"], "name"), text(&service["metadata"], "namespace"));
     assert_eq!(endpoint["tlsConfig"]["serverName"], format!("{name}.{namespace}.svc"));
@@ -151,7 +151,7 @@ async fn openshifts_prometheus_may_find_the_operator_and_no_more() -> Result<()>
     };
     for resource in [("", "services"), ("", "endpoints"), ("", "pods"), ("discovery.k8s.io", "endpointslices")] {
         for verb in ["get", "list", "watch"] {
-            eventually("the right", LIMIT, async || Ok(may(OWN_NAMESPACE, resource, verb).await?.then_some(())))
+            eventually("the permission", LIMIT, async || Ok(may(OWN_NAMESPACE, resource, verb).await?.then_some(())))
                 .await?;
         }
         ensure!(!may(OWN_NAMESPACE, resource, "delete").await? && !may("default", resource, "list").await?);

@@ -1,4 +1,4 @@
-//! `nodes`: why nodes wait, read from a real control plane with the rights of the caller. The objects are made by hand; a stand-in
+//! `nodes`: why nodes wait, read from a real control plane with the permissions of the caller. The objects are made by hand; a stand-in
 //! kubelet serves the log.
 
 mod gone;
@@ -64,12 +64,12 @@ fn waiting() -> Value {
 /// A cluster in which `CloudControllerManager`s can be listed: a kind that has just been defined is served a moment later.
 async fn cluster(providers: &str) -> Result<Kubernetes> {
     let cluster = Kubernetes::new(providers).await?;
-    eventually("the kind", LIMIT, async || Ok(Some(cluster.managers().list(&ListParams::default()).await?))).await?;
+    eventually("the kind", LIMIT, async || Ok(Some(cluster.ccms().list(&ListParams::default()).await?))).await?;
     Ok(cluster)
 }
 
 /// A cluster in which one cloud-controller-manager of AWS is asked for, with nothing of it but its DaemonSet.
-async fn with_manager(cluster: &Kubernetes) -> Result<()> {
+async fn with_ccm(cluster: &Kubernetes) -> Result<()> {
     cluster.create("cluster", json!({"provider": "aws"})).await?;
     let labels = json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": "cluster"});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "b"}]}});
@@ -130,8 +130,8 @@ async fn account(cluster: &Kubernetes, name: &str, rules: Value) -> Result<()> {
     Ok(())
 }
 
-/// The rights that a cloud-controller-manager of AWS has.
-fn its_rights() -> Value {
+/// The permissions that a cloud-controller-manager of AWS has.
+fn its_permissions() -> Value {
     json!([
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "update", "patch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
@@ -139,11 +139,11 @@ fn its_rights() -> Value {
     ])
 }
 
-/// A cluster whose control-plane node is served by a stand-in kubelet, with the lease and the rights of a cloud-controller-manager
+/// A cluster whose control-plane node is served by a stand-in kubelet, with the lease and the permissions of a cloud-controller-manager
 /// that works.
 async fn working() -> Result<(Kubernetes, Kubelet)> {
     let (cluster, kubelet) = (cluster("aws").await?, Kubelet::start().await?);
-    with_manager(&cluster).await?;
+    with_ccm(&cluster).await?;
     node(&cluster, "control-plane", "True", json!({"providerID": "aws:///eu-west-1a/i-0"})).await?;
     let addresses = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
@@ -151,7 +151,7 @@ async fn working() -> Result<(Kubernetes, Kubelet)> {
     }});
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     nodes.patch_status("control-plane", &PatchParams::default(), &Patch::Merge(addresses)).await?;
-    account(&cluster, NAME, its_rights()).await?;
+    account(&cluster, NAME, its_permissions()).await?;
     pod(&cluster, Some("control-plane"), running()).await?;
     lease(&cluster, "control-plane_0f1b").await?;
     Ok((cluster, kubelet))
@@ -187,7 +187,7 @@ async fn what_objects_show_needs_no_log() -> Result<()> {
     node(&cluster, "worker", "False", waiting()).await?;
     all(1, "N00 NotInstalled").await?;
 
-    with_manager(&cluster).await?;
+    with_ccm(&cluster).await?;
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": "0/2 nodes are available: 2 node(s) had untolerated taint"});
     pod(&cluster, None, json!({"phase": "Pending", "conditions": [condition]})).await?;
@@ -209,14 +209,14 @@ async fn what_objects_show_needs_no_log() -> Result<()> {
         assert!(!text.contains(odd), "{odd:?} in {text}");
     }
 
-    // Nobody has given it rights.
+    // Nobody has given it permissions.
     pod(&cluster, Some("control-plane"), running()).await?;
     lease(&cluster, "control-plane_0f1b").await?;
     all(1, "N13 Forbidden").await?;
     let (_, text, _) = run(&admin, &["worker"]).await?;
     assert!(text.contains("update nodes") && text.contains("patch nodes/status"), "{text}");
     assert!(text.contains("update leases.coordination.k8s.io cloud-controller-manager"), "{text}");
-    account(&cluster, NAME, its_rights()).await?;
+    account(&cluster, NAME, its_permissions()).await?;
 
     // A providerID of a distribution, an instance that is shut down, and a node that was deleted. The log is not to be had: the
     // node has no kubelet.
@@ -236,7 +236,7 @@ async fn what_objects_show_needs_no_log() -> Result<()> {
     objects::apply(&cluster.client, event("DeletingNode", "gone", "Deleting node gone")).await?;
     objects::apply(&cluster.client, event("DeletingNodeFailed", "kept", "Failed deleting node kept: forbidden"))
         .await?;
-    let text = all(1, "N12 ForeignProviderID").await?;
+    let text = all(1, "N12 OtherCloudProviderID").await?;
     for reason in ["N23 InstanceStopped", "N21 NodeDeleted", "N22 DeletionRefused"] {
         assert!(text.contains(reason), "{reason} in {text}");
     }
@@ -338,7 +338,7 @@ async fn the_log_of_the_leader_shows_the_rest() -> Result<()> {
         ]),
     )
     .await?;
-    eventually("the rights", LIMIT, async || {
+    eventually("the permissions", LIMIT, async || {
         let (code, text, error) = run(&limited, &["worker"]).await?;
         ensure!(code == Some(1), "{text}{error}");
         let user = format!("system:serviceaccount:kube-system:{NAME}");
@@ -482,8 +482,7 @@ async fn a_deletion_is_confirmed_by_name_and_uid() -> Result<()> {
         anyhow::Ok(format!("{name}/{}/{since}", live["metadata"]["uid"].as_str().context("uid")?))
     };
     let entry = entry_of("gone").await?;
-    let list =
-        async || anyhow::Ok(cluster.managers().get("cluster").await?.data["spec"]["nodeDeletion"]["allow"].clone());
+    let list = async || anyhow::Ok(cluster.ccms().get("cluster").await?.data["spec"]["nodeDeletion"]["allow"].clone());
     assert_eq!(list().await?, json!([entry]));
     let (code, text, _) = allow(&["gone"]).await?;
     assert!(code == Some(0) && text.contains("already"), "{text}");
@@ -504,8 +503,8 @@ async fn a_deletion_is_confirmed_by_name_and_uid() -> Result<()> {
         json!({"provider": "hcloud", "credentials": {"secretRef": {"name": "hcloud"}}, "ports": {"secure": 10259}});
     cluster.create("second", second).await?;
     refused(&["foreign"], "give one with --manager: cluster, second").await?;
-    refused(&["foreign", "--manager", "third"], "there is no CloudControllerManager \"third\"").await?;
-    let (code, text, error) = allow(&["foreign", "--manager=second"]).await?;
+    refused(&["foreign", "--ccm", "third"], "there is no CloudControllerManager \"third\"").await?;
+    let (code, text, error) = allow(&["foreign", "--ccm=second"]).await?;
     assert!(code == Some(0) && text.contains("CloudControllerManager second"), "{text}{error}");
     assert_eq!(list().await?, json!(entry), "the other's list stays");
     Ok(())

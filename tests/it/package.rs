@@ -214,7 +214,7 @@ fn nothing_beside_a_layout_is_taken_for_the_package() -> Result<()> {
 fn nothing_in_an_output_steers_a_terminal() -> Result<()> {
     let folder = TempDir::new()?;
     printed(folder.path(), &["new", "demo", "--image", "registry.example.test/demo:v1"])?;
-    let file = folder.path().join("demo/assets/upstream/deployment.yaml");
+    let file = folder.path().join("demo/assets/kubernetes/deployment.yaml");
     let text = fs::read_to_string(&file)?;
     for (raw, expected) in [
         ("\u{202e}", "1: the character U+202E"),
@@ -224,7 +224,7 @@ fn nothing_in_an_output_steers_a_terminal() -> Result<()> {
         fs::write(&file, format!("# a{raw}\n{text}"))?;
         for command in ["digest", "verify", "rbac", "show", "pack"] {
             let message = refused(folder.path(), &[command, "./demo"])?;
-            assert!(message.contains("assets/upstream/deployment.yaml:1:4: the character U+"), "{message}");
+            assert!(message.contains("assets/kubernetes/deployment.yaml:1:4: the character U+"), "{message}");
             assert!(message.contains(&expected[3..]) && !message.contains(raw), "{message}");
         }
     }
@@ -254,7 +254,7 @@ fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
         (&["digest", "./none"], "failed to read ./none: No such file or directory"),
         (
             &["digest", "exoscale.tar"],
-            "exoscale/assets/upstream/deployment.yaml: its mode is \"1000644\", not \"0000644\"; pack",
+            "exoscale/assets/kubernetes/deployment.yaml: its mode is \"1000644\", not \"0000644\"; pack",
         ),
         (&["pack", "./demo"], "./demo is not a package of a provider: assets/a.txt: unknown file"),
         (&["pack", "exoscale", "-o", "/dev/null"], "failed to write /dev/null: not a regular file"),

@@ -1,7 +1,7 @@
 //! The pages about clouds in `docs/clouds/`, made from the providers, the plan, and what stands in `docs/clouds/notes/`,
 //! `docs/clouds/examples/` and `docs/clouds/published.yaml`; and the pictures of `docs/pictures/`.
 //!
-//! `make generate` writes them. A provider with a flavor upstream has a page by itself.
+//! `make generate` writes them. A provider with a flavor kubernetes has a page by itself.
 
 mod cloud;
 mod comparison;
@@ -9,10 +9,10 @@ mod example;
 mod index;
 mod life;
 mod markdown;
+mod needs;
 mod notes;
 mod picture;
 mod pitfalls;
-mod rights;
 mod tables;
 pub(crate) mod terminal;
 
@@ -39,7 +39,7 @@ pub(crate) const CCM: &str = "cloud-controller-manager";
 
 fn clouds(catalog: &Catalog) -> Vec<Cloud<'_>> {
     let mut all = Vec::new();
-    for provider in catalog.upstream() {
+    for provider in catalog.kubernetes() {
         let name = &provider.descriptor.name;
         // A cloud without notes has the page that follows from its descriptor.
         let notes = fs::read_to_string(format!("{FOLDER}/notes/{name}.md")).unwrap_or_default();
@@ -52,7 +52,7 @@ fn clouds(catalog: &Catalog) -> Vec<Cloud<'_>> {
 
 /// What a cloud is called: how the comment begins that its descriptor begins with.
 fn title(name: &str) -> String {
-    let path = format!("{}/assets/{name}/upstream/provider.yaml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/assets/{name}/kubernetes/provider.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();
     let comment = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or(name);
     comment.split([',', ':']).next().unwrap_or(name).to_owned()
@@ -116,7 +116,7 @@ fn notes_are_of_providers_and_have_known_sections() {
     for entry in fs::read_dir(format!("{FOLDER}/notes")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        assert!(catalog.upstream_of(&name).is_ok(), "{} is of no provider", path.display());
+        assert!(catalog.kubernetes_of(&name).is_ok(), "{} is of no provider", path.display());
         let unknown = Notes::of(&fs::read_to_string(&path).unwrap()).unknown;
         assert!(
             unknown.is_empty(),
@@ -131,10 +131,10 @@ fn notes_are_of_providers_and_have_known_sections() {
 fn each_example_is_accepted_without_a_warning() {
     let catalog = embedded::catalog().unwrap();
     for cloud in clouds(&catalog) {
-        let judgement = cloud.example.judge(&catalog);
-        assert_eq!(judgement.trouble(), None, "docs/clouds/{}.md", cloud.name());
-        assert_eq!(judgement.configuration, Some(Ok(Vec::new())), "docs/clouds/{}.md", cloud.name());
-        assert!(judgement.objects.is_some_and(|objects| objects.len() > 5), "docs/clouds/{}.md", cloud.name());
+        let validation = cloud.example.validate(&catalog);
+        assert_eq!(validation.problem(), None, "docs/clouds/{}.md", cloud.name());
+        assert_eq!(validation.configuration, Some(Ok(Vec::new())), "docs/clouds/{}.md", cloud.name());
+        assert!(validation.objects.is_some_and(|objects| objects.len() > 5), "docs/clouds/{}.md", cloud.name());
     }
 }
 
@@ -143,6 +143,6 @@ fn our_manifests_have_no_pitfall() {
     let catalog = embedded::catalog().unwrap();
     for cloud in clouds(&catalog) {
         assert_eq!(pitfalls::of(&cloud.planned), Vec::<&str>::new(), "{}", cloud.name());
-        assert!((5..30).contains(&pitfalls::rights(&cloud.planned).len()), "{}", cloud.name());
+        assert!((5..30).contains(&pitfalls::permissions(&cloud.planned).len()), "{}", cloud.name());
     }
 }

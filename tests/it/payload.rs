@@ -1,4 +1,4 @@
-//! The install payload fits the providers: `manifests/` grants the operator the rights for applying each of their objects
+//! The install payload fits the providers: `manifests/` grants the operator the permissions for applying each of their objects
 //! and no more, and has the images that their descriptors name.
 
 use std::{
@@ -28,7 +28,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// RBAC rules by namespace; rules of the empty one apply everywhere.
 #[derive(Default)]
-struct Rights(BTreeMap<String, Vec<Value>>);
+struct Permissions(BTreeMap<String, Vec<Value>>);
 
 /// The manifests of the files in `manifests/` that have this text in their name.
 fn manifests(root: &Path, name: &str) -> Result<Vec<Value>> {
@@ -47,10 +47,10 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-impl Rights {
-    /// The rights of the operator's `ServiceAccount`.
+impl Permissions {
+    /// The permissions of the operator's `ServiceAccount`.
     fn of_the_operator(root: &Path) -> Result<Self> {
-        let mut rights = Self::default();
+        let mut permissions = Self::default();
         let all = manifests(root, "rbac_operator")?;
         for binding in all.iter().filter(|object| text(&object["kind"]).ends_with("Binding")) {
             let subject = &binding["subjects"][0];
@@ -66,9 +66,9 @@ impl Rights {
                 assert_eq!(binding["roleRef"]["name"], "system:openshift:scc:hostaccess");
                 continue;
             };
-            rights.0.entry(namespace).or_default().extend(items(&role["rules"]).iter().cloned());
+            permissions.0.entry(namespace).or_default().extend(items(&role["rules"]).iter().cloned());
         }
-        Ok(rights)
+        Ok(permissions)
     }
 
     /// Whether a request is allowed; without a name, a request for all objects.
@@ -93,12 +93,12 @@ fn the_operator_may_apply_and_watch_every_object() -> Result<()> {
 }
 
 #[test]
-fn the_operator_holds_every_right_that_it_grants() -> Result<()> {
+fn the_operator_holds_every_permission_that_it_grants() -> Result<()> {
     holds_what_it_grants(repository(), &embedded::catalog()?)
 }
 
 #[test]
-fn the_operators_rights_name_only_objects_of_providers() -> Result<()> {
+fn the_operators_permissions_name_only_objects_of_providers() -> Result<()> {
     names_only_objects_of_providers(repository(), &embedded::catalog()?)
 }
 
@@ -117,29 +117,29 @@ pub(crate) fn check(root: &Path, catalog: &Catalog) -> Result<()> {
 
 /// The operator may apply and watch every object.
 fn may_apply_and_watch(root: &Path, catalog: &Catalog) -> Result<()> {
-    let rights = Rights::of_the_operator(root)?;
+    let permissions = Permissions::of_the_operator(root)?;
     for object in objects_of(catalog) {
         let (kind, namespace) = (object.kind(), object.namespace());
         for verb in ["get", "create", "patch", "delete"] {
-            let allowed = rights.allow(namespace, kind.group, kind.plural, Some(object.name()), verb);
+            let allowed = permissions.allow(namespace, kind.group, kind.plural, Some(object.name()), verb);
             assert!(allowed, "{verb} {} is not granted by name in 02_rbac_operator", object.key());
             if ["Deployment", "DaemonSet", "RoleBinding", "ClusterRoleBinding"].contains(&kind.kind) {
                 let stand_in = format!("{}-next", object.name());
-                let allowed = rights.allow(namespace, kind.group, kind.plural, Some(&stand_in), verb);
+                let allowed = permissions.allow(namespace, kind.group, kind.plural, Some(&stand_in), verb);
                 assert!(allowed, "{verb} {stand_in} is not granted by name in 02_rbac_operator");
             }
         }
         for verb in ["list", "watch"] {
-            let allowed = rights.allow(namespace, kind.group, kind.plural, None, verb);
+            let allowed = permissions.allow(namespace, kind.group, kind.plural, None, verb);
             assert!(allowed, "{verb} {} in {namespace:?} is not granted in 02_rbac_operator", kind.plural);
         }
     }
     Ok(())
 }
 
-/// The operator holds every right that the roles of providers grant.
+/// The operator holds every permission that the roles of providers grant.
 fn holds_what_it_grants(root: &Path, catalog: &Catalog) -> Result<()> {
-    let (rights, objects) = (Rights::of_the_operator(root)?, objects_of(catalog));
+    let (permissions, objects) = (Permissions::of_the_operator(root)?, objects_of(catalog));
     for object in objects.iter().filter(|object| object.kind().group == RBAC) {
         for rule in items(&object.value()["rules"]) {
             let names = match items(&rule["resourceNames"]) {
@@ -151,7 +151,7 @@ fn holds_what_it_grants(root: &Path, catalog: &Catalog) -> Result<()> {
                 for verb in items(&rule["verbs"]) {
                     for name in &names {
                         let group = text(group);
-                        let held = rights.allow(object.namespace(), group, text(resource), *name, text(verb));
+                        let held = permissions.allow(object.namespace(), group, text(resource), *name, text(verb));
                         assert!(held, "{} grants {verb} {resource} {name:?}, which the operator lacks", object.key());
                     }
                 }
@@ -160,20 +160,20 @@ fn holds_what_it_grants(root: &Path, catalog: &Catalog) -> Result<()> {
         let role = &object.value()["roleRef"];
         if !role.is_null() {
             let plural = if role["kind"] == "Role" { "roles" } else { "clusterroles" };
-            let bound = rights.allow(object.namespace(), RBAC, plural, Some(text(&role["name"])), "bind");
+            let bound = permissions.allow(object.namespace(), RBAC, plural, Some(text(&role["name"])), "bind");
             assert!(bound, "{} binds {role}, which the operator may not bind", object.key());
         }
     }
     Ok(())
 }
 
-/// The operator's rights name only objects of providers, and have no wildcard.
+/// The operator's permissions name only objects of providers, and have no wildcard.
 fn names_only_objects_of_providers(root: &Path, catalog: &Catalog) -> Result<()> {
-    let (rights, objects) = (Rights::of_the_operator(root)?, objects_of(catalog));
+    let (permissions, objects) = (Permissions::of_the_operator(root)?, objects_of(catalog));
     let known: BTreeSet<_> =
         objects.iter().map(|object| (object.namespace(), object.kind().plural, object.name())).collect();
     for (namespace, rule) in
-        rights.0.iter().flat_map(|(namespace, rules)| rules.iter().map(move |rule| (namespace, rule)))
+        permissions.0.iter().flat_map(|(namespace, rules)| rules.iter().map(move |rule| (namespace, rule)))
     {
         let listed = ["apiGroups", "resources", "verbs"].into_iter().flat_map(|field| items(&rule[field]));
         assert!(listed.into_iter().all(|item| item != "*"), "{rule}");

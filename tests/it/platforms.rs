@@ -1,4 +1,4 @@
-//! Every platform on a real control plane, with the operator as its own `ServiceAccount` and only the rights that
+//! Every platform on a real control plane, with the operator as its own `ServiceAccount` and only the permissions that
 //! `manifests/` gives it.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -44,7 +44,7 @@ async fn converges_on_every_platform(topology: Topology, without: &[&str]) -> Re
 }
 
 #[tokio::test]
-async fn the_operator_converges_on_every_platform_with_the_rights_of_the_manifests() -> Result<()> {
+async fn the_operator_converges_on_every_platform_with_the_permissions_of_the_manifests() -> Result<()> {
     converges_on_every_platform(Topology::HighlyAvailable, &[]).await
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn is_possible() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Runs a program with a host name, a user, a group and a root folder of its own, and without rights.
+/// Runs a program with a host name, a user, a group and a root folder of its own, and without permissions.
 fn unshare(host: &str, user: &str, group: &str, root: &Path) -> Command {
     let mut command = Command::new("unshare");
     command

@@ -64,7 +64,7 @@ fn manifest(folder: &Path, name: &str, spec: &Value) -> Result<PathBuf> {
 }
 
 /// The pod of a cloud-controller-manager from a chart.
-fn foreign_pod(controllers: &str) -> Value {
+fn other_pod(controllers: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "chart-ccm", "namespace": "kube-system"},
         "spec": {
@@ -91,7 +91,7 @@ fn pods(cluster: &Kubernetes) -> Api<DynamicObject> {
 }
 
 async fn put_pod(cluster: &Kubernetes, controllers: &str) -> Result<()> {
-    objects::apply(&cluster.client, foreign_pod(controllers)).await.map(drop)
+    objects::apply(&cluster.client, other_pod(controllers)).await.map(drop)
 }
 
 async fn remove_pod(cluster: &Kubernetes) -> Result<()> {
@@ -101,7 +101,7 @@ async fn remove_pod(cluster: &Kubernetes) -> Result<()> {
 
 /// Waits for the definition of `CloudControllerManager`.
 async fn is_served(cluster: &Kubernetes) -> Result<()> {
-    let list = async || Ok(Some(cluster.managers().list(&ListParams::default()).await?));
+    let list = async || Ok(Some(cluster.ccms().list(&ListParams::default()).await?));
     eventually("the definition", LIMIT, list).await.map(drop)
 }
 
@@ -151,9 +151,9 @@ async fn a_manifest_is_checked_before_it_is_applied() -> Result<()> {
     // Another CloudControllerManager with the same controllers.
     cluster.create("first", json!({"provider": "aws"})).await?;
     let (report, code) = rows(&cluster, &file)?;
-    assert_eq!((code, result(&report, "companions").as_str()), (1, "Refused"), "{report:#}");
+    assert_eq!((code, result(&report, "additional-ccms").as_str()), (1, "Refused"), "{report:#}");
     let (report, _) = rows(&cluster, &["first"])?;
-    assert_eq!(result(&report, "companions"), "Passed", "the older one");
+    assert_eq!(result(&report, "additional-ccms"), "Passed", "the older one");
     let none = preflight(&cluster, &["none"])?;
     assert_eq!(none.status.code(), Some(2));
     assert_eq!(String::from_utf8(none.stderr)?, "ccm-operator: there is no CloudControllerManager none\n");
@@ -168,8 +168,8 @@ async fn a_manifest_is_checked_before_it_is_applied() -> Result<()> {
     let vsphere = manifest(folder.path(), "third", &spec)?;
     let (report, _) = rows(&cluster, &["-f", vsphere.to_str().unwrap()])?;
     assert_eq!(result(&report, "pod-security"), "Refused", "{report:#}");
-    assert_eq!(result(&report, "rights"), "Refused", "{report:#}");
-    let missing = row(&report, "rights")["message"].as_str().unwrap();
+    assert_eq!(result(&report, "permissions"), "Refused", "{report:#}");
+    let missing = row(&report, "permissions")["message"].as_str().unwrap();
     assert!(missing.contains("in namespace elsewhere"), "{missing}");
     Ok(())
 }
@@ -184,9 +184,16 @@ async fn what_the_caller_may_not_see_is_not_checked() -> Result<()> {
     let path = manifest(folder.path(), "cluster", &spec)?;
     let (report, code) = rows(&cluster, &["-f", path.to_str().unwrap(), "--as", "nobody"])?;
     assert_eq!(code, 0, "{report:#}");
-    for check in
-        ["credentials", "companions", "other-ccm", "ports", "kubelets", "architecture", "pod-security", "rights"]
-    {
+    for check in [
+        "credentials",
+        "additional-ccms",
+        "other-ccm",
+        "ports",
+        "kubelets",
+        "architecture",
+        "pod-security",
+        "permissions",
+    ] {
         let row = row(&report, check);
         assert_eq!(row["result"], "NotChecked", "{row:#}");
         assert!(row["message"].as_str().is_some_and(|text| text.contains("forbidden")), "{row:#}");
@@ -319,7 +326,7 @@ async fn two_with_the_same_controllers_exclude_each_other_unless_their_clouds_ke
         assert!(message(&live, "ConfigurationValid").contains(problem), "{live:#}");
         assert_eq!(cluster.objects(Some(name)).await?, Vec::<String>::new());
     }
-    // Companions have names, a lease, a port and an account of their own.
+    // Additional CCMs have names, a lease, a port and an account of their own.
     cluster.patch("other-cloud", json!({"spec": {"controllers": {"service": "Disabled"}}})).await?;
     let live = cluster.ready(&operator, "service").await?;
     assert!(message(&live, "PreflightPassed").contains("10258 of the CloudControllerManager cluster"), "{live:#}");
@@ -366,9 +373,9 @@ async fn what_runs_goes_before_a_change_of_an_older_one() -> Result<()> {
     cluster.conditions(&operator, "cluster", &is_refused).await?;
     assert_eq!(generation().await?, before);
     let (report, code) = rows(&cluster, &["cluster"])?;
-    assert_eq!((code, result(&report, "companions").as_str()), (1, "Refused"), "{report:#}");
+    assert_eq!((code, result(&report, "additional-ccms").as_str()), (1, "Refused"), "{report:#}");
     let (report, _) = rows(&cluster, &["second"])?;
-    assert_eq!(result(&report, "companions"), "Passed", "{report:#}");
+    assert_eq!(result(&report, "additional-ccms"), "Passed", "{report:#}");
 
     // Once the other one has given it up, the change is made.
     cluster.patch("second", json!({"spec": {"controllers": {"cloudNode": "Disabled"}}})).await?;
@@ -378,7 +385,7 @@ async fn what_runs_goes_before_a_change_of_an_older_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_right_to_delete_nodes_that_is_left_is_taken_back_although_an_input_is_bad() -> Result<()> {
+async fn a_permission_to_delete_nodes_that_is_left_is_taken_back_although_an_input_is_bad() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     cluster.install_with(&["--providers", "aws", "--node-deletion"]).await?;
     let start = || cluster.start_with(&["--namespaces=kube-system", "--node-deletion"]);

@@ -37,7 +37,7 @@ fn printed(arguments: &[&str]) -> Result<String> {
 #[test]
 fn every_provider_is_listed() -> Result<()> {
     let table = printed(&["list"])?;
-    assert_eq!(table.lines().count(), 1 + embedded::bundles().len(), "{table}");
+    assert_eq!(table.lines().count(), 1 + embedded::parsed_providers().len(), "{table}");
     assert!(table.lines().all(|line| line.len() <= 100), "{table}");
     let json: Value = serde_json::from_str(&printed(&["list", "-o", "json"])?)?;
     assert_eq!(json, yaml::from_str::<Value>(&printed(&["list", "-o", "yaml"])?)?);
@@ -246,8 +246,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn catalog_of(folder: &Path) -> Result<Catalog> {
-    let (bundles, _) = read::read(folder)?;
-    let files = bundles.iter().flat_map(|bundle| &bundle.files);
+    let (parsed_providers, _) = read::read(folder)?;
+    let files = parsed_providers.iter().flat_map(|parsed| &parsed.files);
     Ok(Catalog::new(files.map(|(path, bytes)| (path.as_str(), bytes.as_slice())))?)
 }
 
@@ -278,8 +278,8 @@ async fn a_new_provider_needs_no_change_of_a_test() -> Result<()> {
     for (platform, has_bootstrap) in [("{type: External, platformName: demo}", false), ("{type: Demo}", true)] {
         let (folder, catalog) = with_a_new_provider(platform, has_bootstrap)?;
         assert!(catalog.providers().any(|provider| provider.name() == "demo"));
-        let (bundles, payload) = read::read(folder.path())?;
-        let report = verify::verify(&bundles, payload.as_ref(), None);
+        let (parsed_providers, payload) = read::read(folder.path())?;
+        let report = verify::verify(&parsed_providers, payload.as_ref(), None);
         assert_eq!(report.findings, [], "{}", report.table());
         install::check(folder.path(), &catalog)?;
         contract::check_contracts(&catalog)?;

@@ -7,7 +7,7 @@ use ccm_operator::apply::inventory;
 use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
-        inventory::Place,
+        inventory::Location,
         ownership::{self, FIELD_MANAGER},
         write,
     },
@@ -67,14 +67,14 @@ fn names(objects: &[Object]) -> BTreeSet<String> {
 /// Waits until exactly the planned objects exist, and the inventory lists them.
 pub(crate) async fn exactly(lab: &Lab, operator: &Operator, objects: &[Object], what: &str) -> Result<()> {
     let expected = names(objects);
-    let places = objects.iter().map(Place::of).collect::<BTreeSet<_>>().len();
+    let locations = objects.iter().map(Location::of).collect::<BTreeSet<_>>().len();
     let waited = eventually("exactly the new set", LIMIT, async || {
         let found = ours(lab).await?;
         ensure!(found == expected, "{found:#?}\ninstead of {expected:#?}");
         let inventory = config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?;
         let lines = inventory.data.context("data")?["scope"].lines().count();
         // Decoys with our label keep their place in it.
-        ensure!(lines >= places, "{lines} places of {places}");
+        ensure!(lines >= locations, "{lines} places of {locations}");
         Ok(Some(()))
     })
     .await;
@@ -105,13 +105,13 @@ async fn from_every_platform_to_every_other_exactly_the_new_set_exists() -> Resu
     let platforms: Vec<_> = clusters().collect();
     let way = every_pair(platforms.len());
     assert_eq!(way.len(), platforms.len() * (platforms.len() - 1) + 1);
-    let places = plans.iter().flat_map(|(_, plan)| plan.objects()).map(Place::of).collect();
+    let locations = plans.iter().flat_map(|(_, plan)| plan.objects()).map(Location::of).collect();
     // Parts of the path, each of which starts where the one before ends, in clusters of their own.
     let parts = (0..way.len() - 1).step_by(PART).map(|start| &way[start..way.len().min(start + PART + 1)]);
     for_each(parts, async |part| {
         let mut lab = Lab::without_workloads(&platforms[part[0]].1).await?;
         lab.write_images(&images())?;
-        let decoys = decoys(&lab, &places).await?;
+        let decoys = decoys(&lab, &locations).await?;
         lab.finish_workloads();
 
         let operator = lab.start()?;
@@ -158,8 +158,9 @@ async fn a_budget_is_deleted_with_the_second_replica_and_recreated() -> Result<(
         let lists: Vec<_> = lab.requests(mark).await?.into_iter().filter(|request| request.verb == "list").collect();
         assert!(lists.is_empty() || !streams_lists(), "{lists:#?}");
     }
-    let scope = config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?.data.context("data")?["scope"].clone();
-    assert!(!scope.contains("PodDisruptionBudget"), "{scope}");
+    let inventory =
+        config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?.data.context("data")?["scope"].clone();
+    assert!(!inventory.contains("PodDisruptionBudget"), "{inventory}");
     // Idle again: the watches of pruned kinds have ended, and nothing else is requested.
     let mark = lab.mark().await?;
     lab.settle(&operator, mark).await?;
@@ -194,20 +195,20 @@ async fn objects_move_to_another_namespace_and_back_after_that_is_deleted() -> R
     let moved = plan_of(&moved, "Azure");
     exactly(&lab, &operator, moved, "after").await?;
     lab.converged(&operator).await?;
-    let scope = async || {
+    let inventory = async || {
         anyhow::Ok(config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?.data.context("data")?["scope"].clone())
     };
     // It is narrowed after the last deletion.
     eventually("the old namespace to leave the inventory", LIMIT, async || {
-        let scope = scope().await?;
-        ensure!(!scope.contains(NAMESPACE) && scope.contains(OTHER), "{scope}");
+        let inventory = inventory().await?;
+        ensure!(!inventory.contains(NAMESPACE) && inventory.contains(OTHER), "{inventory}");
         Ok(Some(()))
     })
     .await?;
     operator.terminate()?;
     operator.wait(LIMIT).await?;
 
-    // The namespace is deleted with everything in it, including the operator's rights there.
+    // The namespace is deleted with everything in it, including the operator's permissions there.
     for object in moved.iter().filter(|object| object.namespace() == OTHER) {
         let api = request::api(&lab.client, object.kind(), OTHER);
         api.delete(object.name(), &DeleteParams::default()).await?;
@@ -229,7 +230,7 @@ async fn objects_move_to_another_namespace_and_back_after_that_is_deleted() -> R
     let operator = lab.start()?;
     exactly(&lab, &operator, plan_of(&plans()?, "Azure"), "back").await?;
     eventually("the namespace to leave the inventory", LIMIT, async || {
-        ensure!(!scope().await?.contains(OTHER), "{}", scope().await?);
+        ensure!(!inventory().await?.contains(OTHER), "{}", inventory().await?);
         Ok(Some(()))
     })
     .await
@@ -381,7 +382,7 @@ async fn a_prune_that_is_forbidden_is_reported() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let operator = lab.start()?;
     lab.converged(&operator).await?;
-    // An earlier version may have left an object whose name the rights do not list.
+    // An earlier version may have left an object whose name the permissions do not list.
     let left = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "left", "namespace": NAMESPACE, "labels": {PART_OF_LABEL: inventory::set_id(OWN_NAMESPACE)}},
@@ -390,7 +391,7 @@ async fn a_prune_that_is_forbidden_is_reported() -> Result<()> {
     let services =
         request::api(&lab.client, KINDS.iter().find(|kind| kind.kind == "Service").context("kind")?, NAMESPACE);
     services.patch("left", &PatchParams::apply(FIELD_MANAGER), &Patch::Apply(&left)).await?;
-    // A missing right is reported long before a transient error: within the wait limit.
+    // A missing permission is reported long before a transient error: within the wait limit.
     let degraded = lab.conditions(&operator, &["Degraded=True"]).await?;
     let text = message(&degraded, "Degraded");
     assert!(

@@ -1,4 +1,4 @@
-//! The objects with which AWS publishes its cloud-controller-manager, as a user's cluster has them: their kinds, names and rights.
+//! The objects with which AWS publishes its cloud-controller-manager, as a user's cluster has them: their kinds, names and permissions.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ pub(crate) const DAEMON_SET: &str = "aws-cloud-controller-manager";
 /// Its account.
 pub(crate) const ACCOUNT: &str = "cloud-controller-manager";
 /// The names of the ClusterRole and its binding.
-pub(crate) const RIGHTS: &str = "system:cloud-controller-manager";
+pub(crate) const PERMISSIONS: &str = "system:cloud-controller-manager";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -45,8 +45,8 @@ pub(crate) fn objects(arguments: &[&str]) -> Vec<Value> {
     });
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": namespaced(ACCOUNT)}),
-        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": RIGHTS}, "rules": rules}),
-        binding("ClusterRoleBinding", json!({"name": RIGHTS}), ("ClusterRole", RIGHTS)),
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": PERMISSIONS}, "rules": rules}),
+        binding("ClusterRoleBinding", json!({"name": PERMISSIONS}), ("ClusterRole", PERMISSIONS)),
         binding("RoleBinding", namespaced(&format!("{ACCOUNT}:apiserver-authentication-reader")), ("Role", reader)),
         json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet",

@@ -11,7 +11,7 @@ use ccm_operator::{
     object::Object,
     provider::{
         embedded,
-        folder::{Bundle, bundles_of},
+        folder::{ParsedProvider, parsed_providers_of},
         verify::{Policy, check},
     },
 };
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 16;
 type Change = (usize, usize, String, Value);
 
 /// The scaffold is the package: it has a value in nearly every field that one needs. Besides, roles with names.
-fn package() -> Vec<Bundle> {
+fn package() -> Vec<ParsedProvider> {
     let files = embedded::scaffold().into_iter().map(|(path, text)| {
         let digest = format!("sha256:{}", "0a".repeat(32));
         let text = text
@@ -45,7 +45,7 @@ fn package() -> Vec<Bundle> {
             .replace("manager:v1.0.0", &format!("manager:v1.0.0@{digest}"));
         (path.clone(), text.into_bytes())
     });
-    bundles_of("example", files.collect::<Vec<_>>())
+    parsed_providers_of("example", files.collect::<Vec<_>>())
 }
 
 fn each<'v>(value: &'v Value, at: &str, see: &mut impl FnMut(String, &'v Value)) {
@@ -61,12 +61,12 @@ fn each<'v>(value: &'v Value, at: &str, see: &mut impl FnMut(String, &'v Value))
     }
 }
 
-fn changes(bundles: &[Bundle]) -> Vec<Change> {
+fn changes(parsed_providers: &[ParsedProvider]) -> Vec<Change> {
     let values = [json!(null), json!("x"), json!(7), json!(true), json!([]), json!({})];
     let is_of_type = |one: &Value, other: &Value| std::mem::discriminant(one) == std::mem::discriminant(other);
     let mut changes = Vec::new();
-    for (number, bundle) in bundles.iter().enumerate() {
-        for (index, manifest) in bundle.manifests.iter().enumerate() {
+    for (number, parsed) in parsed_providers.iter().enumerate() {
+        for (index, manifest) in parsed.manifests.iter().enumerate() {
             each(manifest.object.value(), "", &mut |pointer, old| {
                 let others = values.iter().filter(|value| !is_of_type(value, old));
                 changes.extend(others.map(|value| (number, index, pointer.clone(), value.clone())));
@@ -77,13 +77,13 @@ fn changes(bundles: &[Bundle]) -> Vec<Change> {
 }
 
 /// The object with the value, if it is still an object that the rules accept.
-fn accepted(bundles: &[Bundle], (number, index, pointer, value): &Change) -> Option<Object> {
-    let mut bundle = bundles[*number].clone();
-    let mut changed = bundle.manifests[*index].object.value().clone();
+fn accepted(parsed_providers: &[ParsedProvider], (number, index, pointer, value): &Change) -> Option<Object> {
+    let mut parsed = parsed_providers[*number].clone();
+    let mut changed = parsed.manifests[*index].object.value().clone();
     *changed.pointer_mut(pointer)? = value.clone();
     let object = Object::new(changed).ok()?;
-    bundle.manifests[*index].object = object.clone();
-    check(&[bundle], &Policy::default()).is_empty().then_some(object)
+    parsed.manifests[*index].object = object.clone();
+    check(&[parsed], &Policy::default()).is_empty().then_some(object)
 }
 
 /// The first value that is stored otherwise than it stands in the manifest. What is empty there may have a default.
@@ -128,16 +128,16 @@ async fn stored(client: &Client, object: &Object) -> Result<Option<Value>> {
 
 #[tokio::test]
 async fn what_is_stored_is_what_the_rules_have_seen() -> Result<()> {
-    let bundles = package();
-    let found = check(&bundles, &Policy::default());
+    let parsed_providers = package();
+    let found = check(&parsed_providers, &Policy::default());
     ensure!(found.is_empty(), "{found:#?}");
     let plane = pool::lease().await?;
     let client = plane.client()?;
     openshift::install_crds(&client).await?;
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
-    let (changes, kept) = (changes(&bundles), AtomicUsize::new(0));
+    let (changes, kept) = (changes(&parsed_providers), AtomicUsize::new(0));
     ensure!(changes.len() > 5_000, "{} changes", changes.len());
-    let objects = changes.iter().filter_map(|change| Some((change, accepted(&bundles, change)?)));
+    let objects = changes.iter().filter_map(|change| Some((change, accepted(&parsed_providers, change)?)));
     let asked = stream::iter(objects).map(async |(change, object)| {
         let Some(stored) = stored(&client, &object).await? else { return Ok(None) };
         kept.fetch_add(1, Ordering::Relaxed);

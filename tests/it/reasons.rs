@@ -3,6 +3,7 @@
 
 mod aws;
 mod external;
+mod fixture;
 mod front;
 mod incident;
 mod kubelet;
@@ -10,7 +11,6 @@ mod migration;
 mod protocol;
 mod scheduler;
 mod vsphere;
-mod world;
 
 /// The wait limit of what counts only once it has lasted, or is looked at from time to time.
 const LONG: std::time::Duration = std::time::Duration::from_secs(240);

@@ -30,7 +30,7 @@ fn condition<'a>(live: &'a Value, type_: &str) -> &'a Value {
 /// Waits until a condition has a reason.
 async fn reason_is(cluster: &Kubernetes, operator: &Operator, name: &str, type_: &str, reason: &str) -> Result<Value> {
     let waited = eventually(reason, LIMIT, async || {
-        let live = serde_json::to_value(cluster.managers().get(name).await?)?;
+        let live = serde_json::to_value(cluster.ccms().get(name).await?)?;
         ensure!(live["status"]["observedGeneration"] == live["metadata"]["generation"], "{live:#}");
         ensure!(condition(&live, type_)["reason"] == reason, "{:#}", live["status"]);
         Ok(Some(live))
@@ -207,7 +207,7 @@ async fn another_writer_of_the_status_is_named_and_only_where_there_is_one() -> 
 
     let waited = eventually("the other writer to be named", LIMIT, async || {
         let status = Patch::Merge(json!({"status": {"workload": {"ready": 77}}}));
-        cluster.managers().patch_status("cluster", &PatchParams::default(), &status).await?;
+        cluster.ccms().patch_status("cluster", &PatchParams::default(), &status).await?;
         operator.ask()?;
         let log = operator.log();
         ensure!(log.contains("another writer keeps changing the status of CloudControllerManager cluster"), "{log}");
@@ -237,7 +237,7 @@ async fn a_start_where_the_control_plane_is_elsewhere_keeps_the_version_until_ma
 
     // Another API server has answered the process before.
     let status = Patch::Merge(json!({"status": {"cluster": {"kubernetes": "1.34"}}}));
-    cluster.managers().patch_status("cluster", &PatchParams::default(), &status).await?;
+    cluster.ccms().patch_status("cluster", &PatchParams::default(), &status).await?;
     let operator = cluster.start()?;
     cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 3}}})).await?;
     let live = cluster.ready(&operator, "cluster").await?;

@@ -31,7 +31,7 @@ fn a_folder_is_written_that_says_what_comes_next() -> Result<()> {
     );
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
     let printed = String::from_utf8(output.stdout)?;
-    for file in ["README.md", "assets/provider.yaml", "assets/upstream/provider.yaml", "bootstrap/pod.yaml"] {
+    for file in ["README.md", "assets/provider.yaml", "assets/kubernetes/provider.yaml", "bootstrap/pod.yaml"] {
         assert!(printed.contains(&format!("  acme/{file}\n")), "{printed}");
         assert!(folder.path().join("acme").join(file).is_file(), "{file}");
     }

@@ -25,13 +25,13 @@ const TOKEN: &str = "s3cret-t0ken";
 const LABEL: &str = "ccm-operator.dev/test";
 
 /// A cluster, and the folder of a provider with its credentials beside it.
-struct World {
+struct Fixture {
     cluster: Kubernetes,
     folder: TempDir,
     before: BTreeSet<String>,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Result<Self> {
         let options = Options { controllers: true, ..Options::default() };
         let cluster = Kubernetes::with(options, "hcloud").await?;
@@ -132,26 +132,26 @@ async fn all(client: &Client) -> Result<BTreeSet<String>> {
 
 #[tokio::test]
 async fn a_pod_that_is_ready_passes_and_nothing_is_left() -> Result<()> {
-    let world = World::new().await?;
+    let fixture = Fixture::new().await?;
     let kubelet = Kubelet::start().await?;
     let addresses = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port}},
     }});
-    let nodes: Api<Node> = Api::all(world.cluster.client.clone());
+    let nodes: Api<Node> = Api::all(fixture.cluster.client.clone());
     nodes.patch_status("control-plane", &PatchParams::default(), &Patch::Merge(addresses)).await?;
     kubelet.log(&["Version: v1.2.3", &format!("logged in with --token={TOKEN}")]);
-    let (client, mut stand_ins) = (world.cluster.client.clone(), JoinSet::new());
+    let (client, mut stand_ins) = (fixture.cluster.client.clone(), JoinSet::new());
     stand_ins.spawn(async { drop(kubelet::run(client).await) });
 
-    let credentials = world.folder.path().join("token.env");
+    let credentials = fixture.folder.path().join("token.env");
     let arguments = ["--credentials", credentials.to_str().unwrap(), "--output=json"];
-    let mark = world.cluster.mark().await?;
-    let (code, text, said) = world.run(&world.cluster.plane.kubeconfig_admin(), &arguments).await?;
+    let mark = fixture.cluster.mark().await?;
+    let (code, text, said) = fixture.run(&fixture.cluster.plane.kubeconfig_admin(), &arguments).await?;
     assert_eq!(code, Some(0), "{text}{said}");
     // With all that has been answered.
-    world.cluster.mark().await?;
-    let created = world.cluster.plane.audit().since(mark)?;
+    fixture.cluster.mark().await?;
+    let created = fixture.cluster.plane.audit().since(mark)?;
     let report: Value = serde_json::from_str(&text)?;
     assert_eq!((&report["ready"], &report["controllers"], &report["left"]), (&json!(true), &json!([]), &json!([])));
     let name = report["test"].as_str().context("its name")?;
@@ -160,7 +160,7 @@ async fn a_pod_that_is_ready_passes_and_nothing_is_left() -> Result<()> {
     assert_eq!(container["state"], "running", "{report:#}");
     assert_eq!(container["log"], json!(["Version: v1.2.3", "logged in with --token=***"]), "{report:#}");
     assert!(said.contains("everything is removed"), "{said}");
-    // What the operator adds to a provider of somebody else was there before its rights were.
+    // What the operator adds to a provider of somebody else was there before its permissions were.
     let created: Vec<_> = created.iter().filter(|one| one.verb == "create" && one.code == 201).collect();
     let at = |resource: &str, name: &str| {
         created.iter().position(|one| (one.resource.as_str(), one.name.as_str()) == (resource, name))
@@ -174,13 +174,13 @@ async fn a_pod_that_is_ready_passes_and_nothing_is_left() -> Result<()> {
             assert!(place.is_some() && place < role, "{resource} {policy}: {created:?}");
         }
     }
-    world.assert_removed(&format!("{text}{said}")).await
+    fixture.assert_removed(&format!("{text}{said}")).await
 }
 
 #[tokio::test]
 async fn a_pod_that_is_not_ready_is_reported_in_its_own_words() -> Result<()> {
-    let world = World::new().await?;
-    let (client, mut stand_ins) = (world.cluster.client.clone(), JoinSet::new());
+    let fixture = Fixture::new().await?;
+    let (client, mut stand_ins) = (fixture.cluster.client.clone(), JoinSet::new());
     let crash = json!({"exitCode": 1, "reason": "Error", "message": format!("cannot log in with --token={TOKEN}\n")});
     let status = json!({"status": {"phase": "Running", "containerStatuses": [{
         "name": "cloud-controller-manager", "image": "a", "imageID": "", "ready": false, "restartCount": 3,
@@ -203,40 +203,40 @@ async fn a_pod_that_is_not_ready_is_reported_in_its_own_words() -> Result<()> {
         }
     });
     let arguments = ["--secret=kube-system/acme", "--timeout=8s"];
-    let (code, text, said) = world.run(&world.cluster.plane.kubeconfig_admin(), &arguments).await?;
+    let (code, text, said) = fixture.run(&fixture.cluster.plane.kubeconfig_admin(), &arguments).await?;
     assert_eq!(code, Some(1), "{text}{said}");
     for words in ["NO POD WAS READY", "waiting (CrashLoopBackOff)", "crashes: container", "cannot log in", "***"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    world.assert_removed(&format!("{text}{said}")).await
+    fixture.assert_removed(&format!("{text}{said}")).await
 }
 
 #[tokio::test]
 async fn a_signal_removes_everything() -> Result<()> {
-    let world = World::new().await?;
+    let fixture = Fixture::new().await?;
     for signal in [Process::interrupt, Process::terminate] {
-        let (process, pod) = world.start().await?;
+        let (process, pod) = fixture.start().await?;
         let namespace = pod["metadata"]["namespace"].as_str().context("its namespace")?.to_owned();
-        let secrets: Api<Secret> = Api::namespaced(world.cluster.client.clone(), &namespace);
+        let secrets: Api<Secret> = Api::namespaced(fixture.cluster.client.clone(), &namespace);
         let copied = secrets.get(&namespace).await?.data.unwrap_or_default();
         assert_eq!(copied.keys().collect::<Vec<_>>(), ["token"], "only what the provider reads is copied");
         // A pod on a node goes with its kubelet only.
-        let (client, mut stand_ins) = (world.cluster.client.clone(), JoinSet::new());
+        let (client, mut stand_ins) = (fixture.cluster.client.clone(), JoinSet::new());
         signal(&process)?;
         stand_ins.spawn(async { drop(kubelet::run(client).await) });
         let ended = eventually("its end", LIMIT, async || process.try_wait()).await.with_context(|| process.log())?;
         assert_eq!(ended.code(), Some(2), "{}", process.log());
         assert!(process.log().contains("stopped by a signal"), "{}", process.log());
-        world.assert_removed(&process.log()).await?;
+        fixture.assert_removed(&process.log()).await?;
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn what_is_left_after_a_second_signal_is_named_with_the_command() -> Result<()> {
-    let world = World::new().await?;
+    let fixture = Fixture::new().await?;
     // Nothing ends the pod: its workload cannot go.
-    let (process, pod) = world.start().await?;
+    let (process, pod) = fixture.start().await?;
     process.interrupt()?;
     eventually("the removal", LIMIT, async || {
         ensure!(process.log().contains("removing what test"), "{}", process.log());
@@ -258,11 +258,11 @@ async fn what_is_left_after_a_second_signal_is_named_with_the_command() -> Resul
 }
 
 #[tokio::test]
-async fn missing_rights_are_named_before_anything_is_made() -> Result<()> {
-    let world = World::new().await?;
+async fn missing_permissions_are_named_before_anything_is_made() -> Result<()> {
+    let fixture = Fixture::new().await?;
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader", "namespace": "default"}});
-    objects::apply(&world.cluster.client, account).await?;
+    objects::apply(&fixture.cluster.client, account).await?;
     let rules = json!([
         {"apiGroups": [""], "resources": ["nodes", "secrets", "pods", "pods/log", "events"], "verbs": ["get", "list"]},
         {"apiGroups": ["ccm-operator.dev"], "resources": ["cloudcontrollermanagers"], "verbs": ["list"]},
@@ -272,14 +272,14 @@ async fn missing_rights_are_named_before_anything_is_made() -> Result<()> {
             "verbs": ["get", "create", "delete"]},
     ]);
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}, "rules": rules});
-    objects::apply(&world.cluster.client, role).await?;
+    objects::apply(&fixture.cluster.client, role).await?;
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reader"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
         "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}]});
-    objects::apply(&world.cluster.client, binding).await?;
-    let kubeconfig = world.cluster.plane.service_account_kubeconfig("default", "reader").await?;
-    let said = eventually("the rights of the account", LIMIT, async || {
-        let (code, _, said) = world.run(&kubeconfig, &["--secret=kube-system/acme"]).await?;
+    objects::apply(&fixture.cluster.client, binding).await?;
+    let kubeconfig = fixture.cluster.plane.service_account_kubeconfig("default", "reader").await?;
+    let said = eventually("the permissions of the account", LIMIT, async || {
+        let (code, _, said) = fixture.run(&kubeconfig, &["--secret=kube-system/acme"]).await?;
         ensure!(code == Some(2) && said.contains("you may not"), "{said}");
         Ok(Some(said))
     })
@@ -289,26 +289,26 @@ async fn missing_rights_are_named_before_anything_is_made() -> Result<()> {
     assert!(lacking.contains("delete deployments.apps in namespace ccm-test-"), "{said}");
     assert!(lacking.contains("create tokenreviews.authentication.k8s.io"), "{said}");
     assert!(!lacking.contains("create namespaces") && !lacking.contains("create secrets"), "{said}");
-    assert_eq!(world.pods().await?.len(), 0);
-    let namespaces: Api<Namespace> = Api::all(world.cluster.client.clone());
+    assert_eq!(fixture.pods().await?.len(), 0);
+    let namespaces: Api<Namespace> = Api::all(fixture.cluster.client.clone());
     assert_eq!(namespaces.list(&ListParams::default().labels(LABEL)).await?.items.len(), 0, "{said}");
     Ok(())
 }
 
 #[tokio::test]
 async fn what_the_provider_needs_is_asked_for_before_anything_is_made() -> Result<()> {
-    let world = World::new().await?;
-    let admin = world.cluster.plane.kubeconfig_admin();
+    let fixture = Fixture::new().await?;
+    let admin = fixture.cluster.plane.kubeconfig_admin();
     for (arguments, why) in [
         (&[][..], "needs the key token in --credentials or --secret"),
         (&["--secret=acme"], "--secret must be NAMESPACE/NAME"),
         (&["--secret=kube-system/none"], "there is no Secret kube-system/none"),
         (&["--secret=kube-system/acme", "--cloud-config=/dev/null"], "provider acme reads no configuration"),
     ] {
-        let (code, text, said) = world.run(&admin, arguments).await?;
+        let (code, text, said) = fixture.run(&admin, arguments).await?;
         assert_eq!(code, Some(2), "{text}{said}");
         assert!(said.contains(why), "{arguments:?}: {said}");
-        world.assert_removed(&format!("{text}{said}")).await?;
+        fixture.assert_removed(&format!("{text}{said}")).await?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! vSphere's real cloud-controller-manager, run as the operator has installed it for a `CloudControllerManager`, initializes
-//! and watches nodes whose machines a simulated vCenter has: with the files, the arguments and the rights that it is given, and
+//! and watches nodes whose machines a simulated vCenter has: with the files, the arguments and the permissions that it is given, and
 //! no others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use crate::{
         kubernetes::{INSTANCE, Kubernetes, OWN_NAMESPACE, SERVICE_ACCOUNT},
         objects,
         operator::Operator,
-        rights::{self, Right},
+        permissions::{self, NeededPermission},
         scrape::free_port,
     },
     vcenter::{Machine, PASSWORD, USER, VCenter},
@@ -37,7 +37,7 @@ const TAINT: &str = "node.cloudprovider.kubernetes.io/";
 /// The hash of what the pods mount.
 const HASH: &str = "/spec/template/metadata/annotations/ccm-operator.dev~1config-hash";
 
-/// The rights that the cloud-controller-manager has and need not use here, each with what it is for.
+/// The permissions that the cloud-controller-manager has and need not use here, each with what it is for.
 const SPARE: [(&str, &str); 4] = [
     ("list nodes", "API servers before Kubernetes 1.34 do not stream lists"),
     ("list services", "load balancers, which vSphere has only with NSX-T"),
@@ -46,13 +46,13 @@ const SPARE: [(&str, &str); 4] = [
 ];
 
 /// A cluster whose nodes are machines of a vCenter.
-struct World {
+struct Fixture {
     cluster: Kubernetes,
     vcenter: VCenter,
     operator: Operator,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Result<Self> {
         let (cluster, vcenter) = tokio::try_join!(Kubernetes::new("vsphere"), VCenter::start())?;
         let operator = cluster.start()?;
@@ -83,10 +83,10 @@ impl World {
                 "--leader-elect-renew-deadline": "2s", "--leader-elect-retry-period": "500ms",
             },
         });
-        let world = Self { cluster, vcenter, operator };
-        world.set_password("wrong-password").await?;
-        world.cluster.create("cluster", spec).await?;
-        Ok(world)
+        let fixture = Self { cluster, vcenter, operator };
+        fixture.set_password("wrong-password").await?;
+        fixture.cluster.create("cluster", spec).await?;
+        Ok(fixture)
     }
 
     async fn set_password(&self, password: &str) -> Result<()> {
@@ -151,8 +151,8 @@ impl World {
         Ok(audit::by_user(self.cluster.plane.audit().all()?, &audit::account(namespace, account)))
     }
 
-    /// The rights of the cloud-controller-manager, as `VERB RESOURCE`.
-    async fn rights(&self) -> Result<BTreeSet<String>> {
+    /// The permissions of the cloud-controller-manager, as `VERB RESOURCE`.
+    async fn permissions(&self) -> Result<BTreeSet<String>> {
         let of_ccm = ListParams::default().labels(&format!("{INSTANCE}=cluster"));
         let mut roles = Vec::new();
         for kind in KINDS.iter().filter(|kind| ["ClusterRole", "Role"].contains(&kind.kind)) {
@@ -162,8 +162,8 @@ impl World {
                 roles.push(serde_json::to_value(role)?);
             }
         }
-        let granted = rights::granted(&roles)?.into_iter();
-        Ok(granted.map(|Right { verb, resource, .. }| format!("{verb} {resource}")).collect())
+        let granted = permissions::granted(&roles)?.into_iter();
+        Ok(granted.map(|NeededPermission { verb, resource, .. }| format!("{verb} {resource}")).collect())
     }
 }
 
@@ -174,8 +174,8 @@ fn ready(status: &str) -> Value {
     })
 }
 
-/// The right that a request needs.
-fn right(request: &Request) -> String {
+/// The permission that a request needs.
+fn permission(request: &Request) -> String {
     let Request { verb, resource, subresource, .. } = request;
     if subresource.is_empty() { format!("{verb} {resource}") } else { format!("{verb} {resource}/{subresource}") }
 }
@@ -187,14 +187,14 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
     }
     let program = artifacts::cloud_controller_managers().await?.join(NAME);
     let image = Image { program, environment: Vec::new(), node: "control-plane" };
-    let world = World::new().await?;
-    let [one, other, third, ..] = &world.vcenter.about.machines[..] else { panic!("three machines") };
-    world.register(one).await?;
-    world.register(other).await?;
+    let fixture = Fixture::new().await?;
+    let [one, other, third, ..] = &fixture.vcenter.about.machines[..] else { panic!("three machines") };
+    fixture.register(one).await?;
+    fixture.register(other).await?;
 
     // It gets the password from the Secret, and the password is wrong.
-    let first = world.workload().await?;
-    let ccm = Container::start(&world.cluster, &first, &image).await?;
+    let first = fixture.workload().await?;
+    let ccm = Container::start(&fixture.cluster, &first, &image).await?;
     eventually("the vCenter refuses", LIMIT, async || {
         let log = ccm.log();
         // The first time it has no password yet.
@@ -203,59 +203,59 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
     })
     .await?;
     assert!(!ccm.log().contains("Credentials not found"), "{}", ccm.log());
-    world.tainted(&ccm, one, "uninitialized", true).await?;
+    fixture.tainted(&ccm, one, "uninitialized", true).await?;
 
     // The program reads the Secret only once: the operator restarts the pods when it changes.
-    world.set_password(PASSWORD).await?;
+    fixture.set_password(PASSWORD).await?;
     let hash = |workload: &Value| workload.pointer(HASH).cloned().context("no hash");
     let second = eventually("another hash", LIMIT, async || {
-        let live = world.workload().await?;
+        let live = fixture.workload().await?;
         ensure!(hash(&live)? != hash(&first)?, "the same hash");
         Ok(Some(live))
     })
     .await?;
     ccm.stop().await?;
-    let ccm = Container::start(&world.cluster, &second, &image).await?;
+    let ccm = Container::start(&fixture.cluster, &second, &image).await?;
     for machine in [one, other] {
-        world.tainted(&ccm, machine, "uninitialized", false).await?;
-        initialized(&world, &ccm, machine).await?;
+        fixture.tainted(&ccm, machine, "uninitialized", false).await?;
+        initialized(&fixture, &ccm, machine).await?;
     }
     // Who asks for metrics is judged by the API server.
     assert_eq!(ccm.get("/metrics", None).await?, 403);
     assert_eq!(ccm.get("/metrics", Some(&ccm.token)).await?, 403);
     assert_eq!(ccm.get("/metrics", Some("no-token")).await?, 401);
 
-    off_and_on(&world, &ccm, one).await?;
-    gone(&world, &ccm, other).await?;
-    rights_are_used(&world).await?;
+    off_and_on(&fixture, &ccm, one).await?;
+    gone(&fixture, &ccm, other).await?;
+    permissions_are_used(&fixture).await?;
 
-    // Each controller does its work with the rights that it has alone.
-    let ccm = only(&world, ccm, &image, "cloudNode").await?;
-    world.register(third).await?;
-    world.tainted(&ccm, third, "uninitialized", false).await?;
-    initialized(&world, &ccm, third).await?;
-    let ccm = only(&world, ccm, &image, "cloudNodeLifecycle").await?;
-    off_and_on(&world, &ccm, third).await?;
+    // Each controller does its work with the permissions that it has alone.
+    let ccm = only(&fixture, ccm, &image, "cloudNode").await?;
+    fixture.register(third).await?;
+    fixture.tainted(&ccm, third, "uninitialized", false).await?;
+    initialized(&fixture, &ccm, third).await?;
+    let ccm = only(&fixture, ccm, &image, "cloudNodeLifecycle").await?;
+    off_and_on(&fixture, &ccm, third).await?;
 
-    // Nobody lacks a right but the one to delete nodes.
+    // Nobody lacks a permission but the one to delete nodes.
     let deletion = format!("delete nodes {}", other.hostname);
-    assert_eq!(refused(&world.requests("kube-system", NAME).await?), [deletion].into(), "{}", ccm.log());
-    let of_operator = world.requests(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
+    assert_eq!(refused(&fixture.requests("kube-system", NAME).await?), [deletion].into(), "{}", ccm.log());
+    let of_operator = fixture.requests(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
     assert!(!of_operator.is_empty() && refused(&of_operator).is_empty(), "{:?}", refused(&of_operator));
     Ok(())
 }
 
 /// Runs another container, with one controller only.
-async fn only(world: &World, ccm: Container, image: &Image, controller: &str) -> Result<Container> {
+async fn only(fixture: &Fixture, ccm: Container, image: &Image, controller: &str) -> Result<Container> {
     ccm.stop().await?;
     let mut controllers = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled", "service": "Disabled"});
     controllers[controller] = if controller == "cloudNodeLifecycle" { json!("Rehearsal") } else { json!("Enabled") };
-    world.cluster.patch("cluster", json!({"spec": {"controllers": controllers}})).await?;
-    Container::start(&world.cluster, &world.workload().await?, image).await
+    fixture.cluster.patch("cluster", json!({"spec": {"controllers": controllers}})).await?;
+    Container::start(&fixture.cluster, &fixture.workload().await?, image).await
 }
 
 /// Waits until a node shows its machine. The addresses follow the removal of the taint.
-async fn initialized(world: &World, ccm: &Container, machine: &Machine) -> Result<()> {
+async fn initialized(fixture: &Fixture, ccm: &Container, machine: &Machine) -> Result<()> {
     let ip = &machine.address;
     let expected = json!([
         format!("vsphere://{}", machine.uuid),
@@ -263,7 +263,7 @@ async fn initialized(world: &World, ccm: &Container, machine: &Machine) -> Resul
         ["region-a", "zone-1", "vsphere-vm.cpu-1.mem-0gb.os-other"],
     ]);
     let waited = eventually("the node shows its machine", LIMIT, async || {
-        let node = world.nodes().get(&machine.hostname).await?;
+        let node = fixture.nodes().get(&machine.hostname).await?;
         let mut addresses: Vec<_> = node
             .status
             .and_then(|status| status.addresses)
@@ -283,41 +283,42 @@ async fn initialized(world: &World, ccm: &Container, machine: &Machine) -> Resul
     waited.await.with_context(|| ccm.log())
 }
 
-async fn off_and_on(world: &World, ccm: &Container, machine: &Machine) -> Result<()> {
-    world.vcenter.change("power-off", machine)?;
-    world.set_ready(machine, "Unknown").await?;
-    world.tainted(ccm, machine, "shutdown", true).await?;
-    world.vcenter.change("power-on", machine)?;
-    world.set_ready(machine, "True").await?;
-    world.tainted(ccm, machine, "shutdown", false).await
+async fn off_and_on(fixture: &Fixture, ccm: &Container, machine: &Machine) -> Result<()> {
+    fixture.vcenter.change("power-off", machine)?;
+    fixture.set_ready(machine, "Unknown").await?;
+    fixture.tainted(ccm, machine, "shutdown", true).await?;
+    fixture.vcenter.change("power-on", machine)?;
+    fixture.set_ready(machine, "True").await?;
+    fixture.tainted(ccm, machine, "shutdown", false).await
 }
 
 /// A node whose machine is gone is reported again and again, and stays.
-async fn gone(world: &World, ccm: &Container, machine: &Machine) -> Result<()> {
-    world.vcenter.change("power-off", machine)?;
-    world.vcenter.change("destroy", machine)?;
-    world.set_ready(machine, "Unknown").await?;
+async fn gone(fixture: &Fixture, ccm: &Container, machine: &Machine) -> Result<()> {
+    fixture.vcenter.change("power-off", machine)?;
+    fixture.vcenter.change("destroy", machine)?;
+    fixture.set_ready(machine, "Unknown").await?;
     let reported = eventually("the Events", LIMIT, async || {
-        let events = world.events(machine).await?;
+        let events = fixture.events(machine).await?;
         let is_repeated = |reason: &str| events.get(reason).is_some_and(|count| *count > 1);
         ensure!(["DeletingNode", "DeletingNodeFailed"].into_iter().all(is_repeated), "{events:?}");
         Ok(Some(()))
     });
     reported.await.with_context(|| ccm.log())?;
-    world.nodes().get(&machine.hostname).await?;
+    fixture.nodes().get(&machine.hostname).await?;
     Ok(())
 }
 
-/// Every right that was not used has a reason.
-#[expect(clippy::print_stderr, reason = "the unused rights are reported")]
-async fn rights_are_used(world: &World) -> Result<()> {
-    let requests = world.requests("kube-system", NAME).await?;
-    let used: BTreeSet<_> = requests.iter().filter(|one| one.code < 400).map(right).collect();
-    let granted = world.rights().await?;
+/// Every permission that was not used has a reason.
+#[expect(clippy::print_stderr, reason = "the unused permissions are reported")]
+async fn permissions_are_used(fixture: &Fixture) -> Result<()> {
+    let requests = fixture.requests("kube-system", NAME).await?;
+    let used: BTreeSet<_> = requests.iter().filter(|one| one.code < 400).map(permission).collect();
+    let granted = fixture.permissions().await?;
     let unused: BTreeSet<_> = granted.difference(&used).collect();
-    eprintln!("{NAME}: {} rights, not used: {unused:?}", granted.len());
-    let needless: Vec<_> = unused.iter().filter(|right| SPARE.iter().all(|(spare, _)| spare != **right)).collect();
-    assert!(needless.is_empty(), "rights without use and reason: {needless:?}");
+    eprintln!("{NAME}: {} permissions, not used: {unused:?}", granted.len());
+    let needless: Vec<_> =
+        unused.iter().filter(|permission| SPARE.iter().all(|(spare, _)| spare != **permission)).collect();
+    assert!(needless.is_empty(), "permissions without use and reason: {needless:?}");
     let absent: Vec<_> = SPARE.iter().filter(|(spare, _)| !granted.contains(*spare)).collect();
     assert!(absent.is_empty(), "reasons for what is not granted: {absent:?}");
     Ok(())

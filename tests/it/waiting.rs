@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A node waits for a minute before somebody asks why.
-const PATIENCE: Duration = Duration::from_secs(150);
+const GRACE: Duration = Duration::from_secs(150);
 
 /// A node that its kubelet has registered for a cloud.
 fn waiting(name: &str) -> Value {
@@ -81,8 +81,8 @@ async fn the_operator_tells_why_nodes_wait() -> Result<()> {
     objects::apply(&cluster.client, waiting("node-1")).await?;
     objects::apply(&cluster.client, waiting("node-2")).await?;
 
-    let live = eventually("the diagnosis", PATIENCE, async || {
-        let live = cluster.managers().get("cluster").await?.data;
+    let live = eventually("the diagnosis", GRACE, async || {
+        let live = cluster.ccms().get("cluster").await?.data;
         ensure!(
             live["status"]["nodes"]["waiting"].as_array().is_some_and(|stuck| stuck.len() == 2),
             "{:#}",
@@ -136,7 +136,7 @@ async fn on_openshift_events_and_metrics_tell_it_and_no_heartbeat_wakes_a_pass()
     )
     .await?;
     objects::apply(&lab.client, waiting("node-1")).await?;
-    let events = eventually("the Event", PATIENCE, async || {
+    let events = eventually("the Event", GRACE, async || {
         let events = events(&lab.client, "node-1").await?;
         Ok((!events.is_empty()).then_some(events))
     })
@@ -156,7 +156,7 @@ async fn on_openshift_events_and_metrics_tell_it_and_no_heartbeat_wakes_a_pass()
     // What a kubelet reports each few minutes.
     let passes = async || {
         let (_, text) = scrape(&lab, port).await?;
-        let line = text.lines().find_map(|line| line.strip_prefix("ccm_operator_passes_total "));
+        let line = text.lines().find_map(|line| line.strip_prefix("ccm_operator_reconcile_total "));
         anyhow::Ok(line.unwrap_or_default().to_owned())
     };
     let (nodes, before): (Api<Node>, _) = (Api::all(lab.client.clone()), passes().await?);

@@ -193,7 +193,7 @@ impl ControlPlane {
         self.file(ADMIN_KUBECONFIG)
     }
 
-    /// A kubeconfig with a token of an existing ServiceAccount, which has the same rights as in a cluster.
+    /// A kubeconfig with a token of an existing ServiceAccount, which has the same permissions as in a cluster.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         self.service_account_kubeconfig_via(self.port(), namespace, name).await
     }

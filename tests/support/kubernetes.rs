@@ -1,5 +1,5 @@
 //! A cluster that is not OpenShift with the operator in it: a control plane, what `render install` prints, and the operator
-//! as a process that acts as its own `ServiceAccount` with those rights and no others.
+//! as a process that acts as its own `ServiceAccount` with those permissions and no others.
 
 use std::{path::PathBuf, process::Command};
 
@@ -10,7 +10,7 @@ use ccm_operator::{
     cluster::request,
     config::Transform,
     object::{KINDS, PART_OF_LABEL},
-    provider::upstream::{ConfigFile, Descriptor},
+    provider::kubernetes::{ConfigFile, Descriptor},
     text::yaml,
 };
 use kube::{
@@ -111,7 +111,7 @@ impl Kubernetes {
     }
 
     /// The `CloudControllerManager`s.
-    pub fn managers(&self) -> Api<DynamicObject> {
+    pub fn ccms(&self) -> Api<DynamicObject> {
         request::api(&self.client, &CLOUD_CONTROLLER_MANAGER, "")
     }
 
@@ -125,20 +125,20 @@ impl Kubernetes {
         });
         let created = eventually("the CustomResourceDefinition", LIMIT, async || {
             let object: DynamicObject = serde_json::from_value(object.clone())?;
-            Ok(Some(self.managers().create(&PostParams::default(), &object).await?))
+            Ok(Some(self.ccms().create(&PostParams::default(), &object).await?))
         });
         created.await.map(drop)
     }
 
     /// Changes a `CloudControllerManager`.
     pub async fn patch(&self, name: &str, patch: Value) -> Result<()> {
-        self.managers().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        self.ccms().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 
     /// Deletes a `CloudControllerManager`.
     pub async fn delete(&self, name: &str) -> Result<()> {
-        self.managers().delete(name, &DeleteParams::default()).await?;
+        self.ccms().delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Kubernetes {
     /// Waits for these conditions of a `CloudControllerManager`, as `Type=Status`, of its current generation.
     pub async fn conditions(&self, operator: &Operator, name: &str, expected: &[&str]) -> Result<Value> {
         let waited = eventually("the conditions", LIMIT, async || {
-            let live = serde_json::to_value(self.managers().get(name).await?)?;
+            let live = serde_json::to_value(self.ccms().get(name).await?)?;
             let found = conditions(&live);
             ensure!(live["status"]["observedGeneration"] == live["metadata"]["generation"], "{live:#}");
             ensure!(expected.iter().all(|one| found.iter().any(|other| other == one)), "{:#}", live["status"]);

@@ -1,6 +1,6 @@
 //! An OpenShift cluster with the operator in it, for tests, demo and benchmark: a control plane, the objects that an
 //! installer leaves, `manifests/`, and the operator as a process that acts as its own `ServiceAccount` with the RBAC of
-//! `manifests/` and no other rights.
+//! `manifests/` and no other permissions.
 
 use std::{
     fs,

@@ -18,10 +18,10 @@ pub mod moto;
 pub mod objects;
 pub mod openshift;
 pub mod operator;
+pub mod permissions;
 pub mod pki;
 pub mod pool;
 pub mod process;
-pub mod rights;
 pub mod scrape;
 
 use std::time::Duration;

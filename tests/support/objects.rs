@@ -17,7 +17,7 @@ use serde_json::Value;
 pub const FIELD_MANAGER: &str = "testplane";
 
 /// Kinds in a release's manifests whose CRDs belong to other operators, or that exist only in the release's payload.
-const FOREIGN_KINDS: &[&str] =
+const OTHER_KINDS: &[&str] =
     &["CredentialsRequest", "ImageStream", "PrometheusRule", "SecurityContextConstraints", "ServiceMonitor"];
 const WORKLOAD_KINDS: &[&str] = &["CronJob", "DaemonSet", "Deployment", "Job", "Pod", "StatefulSet"];
 
@@ -76,7 +76,7 @@ pub async fn install_manifests(client: &Client, folder: &Path, workloads: Worklo
     for object in read_folder(folder)? {
         let kind = object["kind"].as_str().unwrap_or_default();
         let skip = workloads == Workloads::Skip && WORKLOAD_KINDS.contains(&kind);
-        if !skip && !FOREIGN_KINDS.contains(&kind) {
+        if !skip && !OTHER_KINDS.contains(&kind) {
             apply(client, object).await?;
         }
     }

@@ -83,7 +83,7 @@ pub async fn token(lab: &Lab, name: &str, may_get: bool) -> Result<String> {
 /// The code and the metrics, as a monitoring system gets them.
 pub async fn scrape(lab: &Lab, port: u16) -> Result<(u16, String)> {
     let token = token(lab, "monitoring", true).await?;
-    eventually("the right", LIMIT, async || {
+    eventually("the permission", LIMIT, async || {
         let (code, text, _) = get(port, Some(&token), "/metrics").await?;
         ensure!(code == 200, "{code} {text}");
         Ok(Some((code, text)))

@@ -1,4 +1,4 @@
-{{- /* The file of a provider: its rights, and the Secrets that it needs. */ -}}
+{{- /* The file of a provider: its permissions, and the Secrets that it needs. */ -}}
 {{- define "ccm-operator.provider" -}}
 {{- .root.Files.Get (printf "files/providers/%s.yaml" .name) -}}
 {{- end -}}

@@ -1,17 +1,17 @@
-//! The result of a take-over (pure).
+//! The result of an adoption (pure).
 //!
-//! A take-over is two writes, and the API server can dry-run the second one only after the first. So the result of both
+//! An adoption is two writes, and the API server can dry-run the second one only after the first. So the result of both
 //! is computed here, from the same field sets, and a dry run asks the API server whether it accepts the result.
 
 use serde_json::{Map, Value, json};
 
-use crate::apply::ownership::{find, fold, is_ours, path_matches};
+use crate::apply::ownership::{find, is_ours, migrate, path_matches};
 
-/// The merge patch with the result of a take-over and an apply, guarded by the resource version.
+/// The merge patch with the result of an adoption and an apply, guarded by the resource version.
 pub fn patch(desired: &Value, live: &Value) -> Value {
     let mut after = live.clone();
-    let folded = fold(live);
-    let entries = folded.as_array().into_iter().flatten();
+    let migrated = migrate(live);
+    let entries = migrated.as_array().into_iter().flatten();
     let (ours, others): (Vec<_>, Vec<_>) = entries.partition(|entry| is_ours(entry));
     let ours = ours.first().map_or(&Value::Null, |entry| &entry["fieldsV1"]);
     let others: Vec<_> = others.iter().map(|entry| &entry["fieldsV1"]).collect();
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_take_over_removes_updates_of_other_managers_and_writes_the_desired_fields() {
+    fn an_adoption_removes_updates_of_other_managers_and_writes_the_desired_fields() {
         let desired = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "labels": {"l": "1"}},
             "spec": {"strategy": {"type": "Recreate"}, "containers": [{"name": "ccm", "args": ["--new"]}]},

@@ -101,22 +101,22 @@ fn a_field_that_we_no_longer_want_needs_one_apply() {
 fn wiped_managed_fields_are_taken_over() {
     let mut live = live();
     live["metadata"].as_object_mut().unwrap().remove("managedFields");
-    assert_eq!(need(&desired(), &live), Need::FoldThenApply);
+    assert_eq!(need(&desired(), &live), Need::MigrateThenApply);
 }
 
 #[test]
-fn a_foreign_field_beside_ours_has_to_be_taken_over() {
+fn a_field_of_others_beside_ours_has_to_be_adopted() {
     let mut live = live();
     let port = json!({"f:spec": {"f:ports": {"k:{\"port\":2,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}});
     add(&mut live, entry("somebody", "Update", port));
-    assert_eq!(need(&desired(), &live), Need::FoldThenApply);
-    // Somebody's apply is somebody's wish: it is not folded.
+    assert_eq!(need(&desired(), &live), Need::MigrateThenApply);
+    // Somebody's apply is somebody's wish: it is not migrated.
     live["metadata"]["managedFields"][1]["operation"] = "Apply".into();
     assert_eq!(need(&desired(), &live), Need::Nothing);
 }
 
 #[test]
-fn a_foreign_value_of_our_field_is_no_reason_to_fold() {
+fn another_value_of_our_field_is_no_reason_to_migrate() {
     let mut live = live();
     live["spec"]["type"] = "NodePort".into();
     live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"].as_object_mut().unwrap().remove("f:type");
@@ -125,15 +125,15 @@ fn a_foreign_value_of_our_field_is_no_reason_to_fold() {
 }
 
 #[test]
-fn folding_moves_roots_of_anybody_and_all_of_the_predecessor() {
+fn a_migration_moves_roots_of_anybody_and_all_of_the_predecessor() {
     let mut live = live();
     let theirs = json!({"f:metadata": {"f:labels": {"f:theirs": {}}}, "f:spec": {"f:sidecar": {}}});
     add(&mut live, entry("somebody", "Update", theirs));
     let old = json!({"f:metadata": {"f:annotations": {"f:old": {}}}, "f:spec": {"f:type": {}}});
     add(&mut live, entry("cluster-controller-manager-operator", "Update", old));
     add(&mut live, entry("applier", "Apply", json!({"f:spec": {"f:kept": {}}})));
-    let folded = fold(&live);
-    let entries = folded.as_array().unwrap();
+    let migrated = migrate(&live);
+    let entries = migrated.as_array().unwrap();
     let managers: Vec<_> = entries.iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
     assert_eq!(managers, [FIELD_MANAGER, "somebody", "applier"]);
     let ours = &entries[0]["fieldsV1"];
@@ -144,11 +144,11 @@ fn folding_moves_roots_of_anybody_and_all_of_the_predecessor() {
 }
 
 #[test]
-fn folding_makes_our_entry_where_there_is_none() {
+fn a_migration_makes_our_entry_where_there_is_none() {
     let mut live = live();
     live["metadata"]["managedFields"] = json!([entry("somebody", "Update", json!({"f:spec": {"f:x": {}}}))]);
-    let folded = fold(&live);
-    assert_eq!(folded, json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:x": {}}}))]));
+    let migrated = migrate(&live);
+    assert_eq!(migrated, json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:x": {}}}))]));
 }
 
 #[test]
@@ -165,13 +165,13 @@ fn an_object_is_new_if_nothing_but_its_creation_has_written_it() {
 }
 
 #[test]
-fn the_last_foreign_manager_is_that_of_the_latest_change() {
+fn the_last_other_manager_is_that_of_the_latest_change() {
     let written = |manager: &str, time: &str, subresource: &str| json!({"manager": manager, "operation": "Update", "time": time, "subresource": subresource});
     let mut ours = entry(FIELD_MANAGER, "Apply", json!({}));
     ours["time"] = "9".into();
     let entries = json!([written("first", "1", ""), written("status", "3", "status"), written("last", "2", ""), ours]);
-    assert_eq!(last_foreign_manager(&json!({"metadata": {"managedFields": entries}})), Some("last"));
-    assert_eq!(last_foreign_manager(&json!({"metadata": {"managedFields": [ours]}})), None);
+    assert_eq!(last_other_manager(&json!({"metadata": {"managedFields": entries}})), Some("last"));
+    assert_eq!(last_other_manager(&json!({"metadata": {"managedFields": [ours]}})), None);
 }
 
 #[test]
@@ -223,10 +223,10 @@ fn fields() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever stands in managed fields, looking at it does not panic, and folding is idempotent: what was folded
-    /// needs no second folding.
+    /// Whatever stands in managed fields, looking at it does not panic, and a migration is idempotent: what was migrated
+    /// needs no second migration.
     #[test]
-    fn folding_once_is_enough(ours in fields(), theirs in fields(), predecessor in any::<bool>()) {
+    fn migrating_once_is_enough(ours in fields(), theirs in fields(), predecessor in any::<bool>()) {
         let manager = if predecessor { "cluster-controller-manager-operator" } else { "somebody" };
         let mut live = live();
         let roots = |fields: Value| json!({"f:spec": fields.clone(), "f:metadata": fields});
@@ -235,8 +235,8 @@ proptest! {
             entry(manager, "Update", roots(theirs)),
         ]);
         let _ = need(&desired(), &live);
-        live["metadata"]["managedFields"] = fold(&live);
-        prop_assert_ne!(need(&desired(), &live), Need::FoldThenApply);
-        prop_assert_eq!(fold(&live), live["metadata"]["managedFields"].clone());
+        live["metadata"]["managedFields"] = migrate(&live);
+        prop_assert_ne!(need(&desired(), &live), Need::MigrateThenApply);
+        prop_assert_eq!(migrate(&live), live["metadata"]["managedFields"].clone());
     }
 }

@@ -27,17 +27,17 @@ fn with_others() -> Value {
     live(json!([entry("edit", "Update", json!({"f:spec": {"f:y": {}}}))]))
 }
 
-/// Runs a ladder with these answers; returns the names of its steps and its end.
+/// Runs the steps with these answers; returns the names of its steps and its end.
 fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<String>, End) {
-    climb(desired, Sight::of(seen), answers)
+    perform_steps(desired, Sight::of(seen), answers)
 }
 
-fn climb(desired: &Object, sight: Sight, answers: Vec<Answer>) -> (Vec<String>, End) {
-    finish(Ladder::new(desired, sight), answers)
+fn perform_steps(desired: &Object, sight: Sight, answers: Vec<Answer>) -> (Vec<String>, End) {
+    finish(Steps::new(desired, sight), answers)
 }
 
-fn finish(mut ladder: Ladder, answers: Vec<Answer>) -> (Vec<String>, End) {
-    let (mut steps, mut next, mut answers) = (Vec::new(), ladder.first(), answers.into_iter());
+fn finish(mut sequence: Steps, answers: Vec<Answer>) -> (Vec<String>, End) {
+    let (mut steps, mut next, mut answers) = (Vec::new(), sequence.first(), answers.into_iter());
     loop {
         match next {
             Next::Break(end) => {
@@ -46,7 +46,7 @@ fn finish(mut ladder: Ladder, answers: Vec<Answer>) -> (Vec<String>, End) {
             }
             Next::Continue(step) => {
                 steps.push(format!("{step:?}").split('(').next().unwrap().to_owned());
-                next = ladder.next(answers.next().unwrap_or_else(|| panic!("no answer to {steps:?}")));
+                next = sequence.next(answers.next().unwrap_or_else(|| panic!("no answer to {steps:?}")));
             }
         }
     }
@@ -76,23 +76,23 @@ fn member() -> Object {
     member
 }
 
-/// Runs the ladder of an object that no watch shows and that is read as this.
-fn look(live: Value, answers: Vec<Answer>) -> (String, End) {
-    let (steps, end) = climb(&member(), Sight::Unknown, [vec![object(live)], answers].concat());
+/// Runs the steps of an object that no watch shows and that is read as this.
+fn read_first(live: Value, answers: Vec<Answer>) -> (String, End) {
+    let (steps, end) = perform_steps(&member(), Sight::Unknown, [vec![object(live)], answers].concat());
     (steps.join(" "), end)
 }
 
 #[test]
 fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
-    let (steps, end) = climb(&member(), Sight::Unknown, vec![Ok(None), object(ours())]);
+    let (steps, end) = perform_steps(&member(), Sight::Unknown, vec![Ok(None), object(ours())]);
     assert_eq!((steps.join(" "), end), ("Read Apply".into(), End::Applied(ours())));
-    let taken = look(with_others(), vec![Ok(None), object(ours())]);
-    assert_eq!(taken, ("Read Fold Apply".into(), End::Applied(ours())));
+    let taken = read_first(with_others(), vec![Ok(None), object(ours())]);
+    assert_eq!(taken, ("Read Migrate Apply".into(), End::Applied(ours())));
 
     let mut ignored = ours();
     ignored["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
-    assert_eq!(look(ignored.clone(), vec![]), ("Read".into(), End::LeftAlone(Some(ignored.clone()))));
-    let (_, end) = climb(&member(), Sight::Absent, vec![Err(Refusal::Invalid), object(ignored.clone())]);
+    assert_eq!(read_first(ignored.clone(), vec![]), ("Read".into(), End::LeftAlone(Some(ignored.clone()))));
+    let (_, end) = perform_steps(&member(), Sight::Absent, vec![Err(Refusal::Invalid), object(ignored.clone())]);
     assert_eq!(end, End::LeftAlone(Some(ignored)), "it came meanwhile, and was refused");
 
     let label = json!({"f:metadata": {"f:labels": {format!("f:{}", PART_OF_LABEL): {}}}});
@@ -101,10 +101,10 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
         live["metadata"]["labels"] = json!({PART_OF_LABEL: "other"});
         live
     };
-    assert_eq!(look(of_set("tool"), vec![]), ("Read".into(), End::OfAnotherSet("other".into())));
+    assert_eq!(read_first(of_set("tool"), vec![]), ("Read".into(), End::OfAnotherSet("other".into())));
     let seen = of_set("tool");
-    assert_eq!(climb(&member(), Sight::Seen(&seen), vec![]), (vec![], End::OfAnotherSet("other".into())));
-    let (steps, _) = look(of_set(FIELD_MANAGER), vec![object(ours())]);
+    assert_eq!(perform_steps(&member(), Sight::Seen(&seen), vec![]), (vec![], End::OfAnotherSet("other".into())));
+    let (steps, _) = read_first(of_set(FIELD_MANAGER), vec![object(ours())]);
     assert_eq!(steps, "Read Apply", "of this operator, in another namespace");
 }
 
@@ -112,11 +112,11 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
 fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
     let run = |sight: Sight, answers: Vec<Answer>| {
         let member = member();
-        let mut ladder = Ladder::new(&member, sight).taking_over(false);
-        let (mut next, mut answers, mut steps) = (ladder.first(), answers.into_iter(), 0);
+        let mut sequence = Steps::new(&member, sight).adopting(false);
+        let (mut next, mut answers, mut steps) = (sequence.first(), answers.into_iter(), 0);
         while let Next::Continue(_) = next {
             steps += 1;
-            next = ladder.next(answers.next().unwrap_or(Err(Refusal::Other)));
+            next = sequence.next(answers.next().unwrap_or(Err(Refusal::Other)));
         }
         (steps, next.break_value().unwrap())
     };
@@ -139,29 +139,29 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
 }
 
 #[test]
-fn other_managers_fields_are_folded_once() {
+fn other_managers_fields_are_migrated_once() {
     let service = desired("Service");
-    let folded = (vec!["Fold".into(), "Apply".into()], End::Applied(with_others()));
-    assert_eq!(run(&service, Some(&with_others()), vec![Ok(None), object(with_others())]), folded);
+    let migrated = (vec!["Migrate".into(), "Apply".into()], End::Applied(with_others()));
+    assert_eq!(run(&service, Some(&with_others()), vec![Ok(None), object(with_others())]), migrated);
     // Not seen: only the answer to the apply shows them.
     let answers = vec![object(with_others()), Ok(None), object(ours())];
     let (steps, end) = run(&service, None, answers);
-    assert_eq!((steps.join(" "), end), ("Apply Fold Apply".into(), End::Applied(ours())));
+    assert_eq!((steps.join(" "), end), ("Apply Migrate Apply".into(), End::Applied(ours())));
     // Wiped: only the server knows the owners.
     let (steps, _) = run(&service, Some(&live(json!([]))), vec![object(with_others()), Ok(None), object(ours())]);
-    assert_eq!(steps.join(" "), "Probe Fold Apply");
+    assert_eq!(steps.join(" "), "Probe Migrate Apply");
 }
 
 #[test]
-fn a_conflicting_fold_is_tried_three_times() {
+fn a_conflicting_migration_is_tried_three_times() {
     let conflict = || Err(Refusal::Conflict);
     let again = || object(with_others());
     let answers = vec![conflict(), again(), conflict(), again(), Ok(None), object(ours())];
     let (steps, end) = run(&desired("Service"), Some(&with_others()), answers);
-    assert_eq!((steps.join(" "), end), ("Fold Read Fold Read Fold Apply".into(), End::Applied(ours())));
+    assert_eq!((steps.join(" "), end), ("Migrate Read Migrate Read Migrate Apply".into(), End::Applied(ours())));
     let answers = vec![conflict(), again(), conflict(), again(), conflict()];
     let (steps, end) = run(&desired("Service"), Some(&with_others()), answers);
-    assert_eq!((steps.join(" "), end), ("Fold Read Fold Read Fold".into(), End::Refused));
+    assert_eq!((steps.join(" "), end), ("Migrate Read Migrate Read Migrate".into(), End::Refused));
 }
 
 #[test]
@@ -169,40 +169,40 @@ fn an_object_that_was_not_seen_may_be_invalid_for_other_managers_fields() {
     let service = desired("Service");
     let invalid = || Err(Refusal::Invalid);
     let (steps, _) = run(&service, None, vec![invalid(), object(with_others()), Ok(None), object(ours())]);
-    assert_eq!(steps.join(" "), "Apply Read Fold Apply");
+    assert_eq!(steps.join(" "), "Apply Read Migrate Apply");
     assert_eq!(run(&service, None, vec![invalid(), Ok(None)]).1, End::Refused);
     assert_eq!(run(&service, None, vec![invalid(), object(ours())]).1, End::Refused);
     assert_eq!(run(&service, Some(&with_others()), vec![Ok(None), invalid()]).1, End::Refused);
 }
 
 #[test]
-fn nothing_is_deleted_before_its_stand_in_is_accepted() {
+fn nothing_is_deleted_before_its_temporary_object_is_accepted() {
     let immutable = || Err(Refusal::Immutable);
     let mut changed = ours();
     changed["spec"]["x"] = 2.into();
     let answers = vec![immutable(), object(changed.clone()), object(ours()), Ok(None), object(ours())];
     let (steps, end) = run(&desired("Service"), Some(&changed), answers);
-    assert_eq!(steps.join(" "), "Apply Read StandIn Delete Apply");
+    assert_eq!(steps.join(" "), "Apply Read ApplyTemporary Delete Apply");
     assert_eq!(end, End::Recreated { before: changed.clone(), after: ours() });
 
     let refused = vec![immutable(), object(changed.clone()), Err(Refusal::Invalid)];
     let (steps, end) = run(&desired("Service"), Some(&changed), refused);
-    assert_eq!((steps.join(" "), end), ("Apply Read StandIn".into(), End::Refused));
+    assert_eq!((steps.join(" "), end), ("Apply Read ApplyTemporary".into(), End::Refused));
 
     // The same for an object that was not seen, with one read.
     let answers = vec![immutable(), object(changed.clone()), object(ours()), Ok(None), object(ours())];
-    assert_eq!(run(&desired("Service"), None, answers).0.join(" "), "Apply Read StandIn Delete Apply");
+    assert_eq!(run(&desired("Service"), None, answers).0.join(" "), "Apply Read ApplyTemporary Delete Apply");
 }
 
 #[test]
-fn an_old_stand_in_of_a_binding_is_replaced_once() {
+fn an_old_temporary_object_of_a_binding_is_replaced_once() {
     let immutable = || Err(Refusal::Immutable);
     let mut changed = ours();
     changed["spec"]["x"] = 2.into();
     let head = || vec![immutable(), object(changed.clone()), Ok(None), immutable()];
     let rest = vec![Ok(None), object(ours()), Ok(None), object(ours())];
     let (steps, _) = run(&desired("ClusterRoleBinding"), Some(&changed), [head(), rest].concat());
-    assert_eq!(steps.join(" "), "Apply Read ReadStandIn StandIn DeleteStandIn StandIn Delete Apply");
+    assert_eq!(steps.join(" "), "Apply Read ReadTemporary ApplyTemporary DeleteTemporary ApplyTemporary Delete Apply");
     let (_, end) = run(&desired("ClusterRoleBinding"), Some(&changed), [head(), vec![Ok(None), immutable()]].concat());
     assert_eq!(end, End::Refused);
     let of_service = vec![immutable(), object(changed.clone()), immutable()];
@@ -210,14 +210,14 @@ fn an_old_stand_in_of_a_binding_is_replaced_once() {
 }
 
 #[test]
-fn a_stand_in_of_somebody_else_is_left_alone() {
+fn a_temporary_object_of_somebody_else_is_left_alone() {
     let mut changed = ours();
     changed["spec"]["x"] = 2.into();
     let theirs = live(json!([entry("kubectl", "Update", json!({"f:roleRef": {}}))]));
     let answers = vec![Err(Refusal::Immutable), object(changed.clone()), object(theirs)];
     let binding = desired("ClusterRoleBinding");
-    let (steps, end) = finish(Ladder::new(&binding, Sight::Seen(&changed)).taking_over(false), answers);
-    assert_eq!((steps.join(" "), end), ("Apply Read ReadStandIn".into(), End::OfOthers("kubectl".into())));
+    let (steps, end) = finish(Steps::new(&binding, Sight::Seen(&changed)).adopting(false), answers);
+    assert_eq!((steps.join(" "), end), ("Apply Read ReadTemporary".into(), End::OfOthers("kubectl".into())));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn finalizers_hold_a_deletion() {
 
 #[test]
 fn only_a_member_of_the_set_is_looked_at_first() {
-    let (steps, _) = climb(&desired("Service"), Sight::Unknown, vec![object(ours())]);
+    let (steps, _) = perform_steps(&desired("Service"), Sight::Unknown, vec![object(ours())]);
     assert_eq!(steps, ["Apply"], "a synced object is always ours");
 }
 
@@ -256,13 +256,13 @@ fn a_deleted_object_without_finalizers_is_created_again() {
         Some(&live(json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:z": {}}}))]))),
         answers,
     );
-    assert_eq!(steps, ["Apply", "Read", "StandIn", "Delete", "Apply"]);
+    assert_eq!(steps, ["Apply", "Read", "ApplyTemporary", "Delete", "Apply"]);
     assert_eq!(end, End::Recreated { before: ours(), after: ours() });
 }
 
 #[test]
-fn a_fold_is_guarded_by_the_version_that_was_seen() {
-    let patch = fold_patch(&with_others());
+fn a_migration_is_guarded_by_the_version_that_was_seen() {
+    let patch = migration_patch(&with_others());
     assert_eq!(patch["metadata"]["resourceVersion"], "1");
     let managers = patch["metadata"]["managedFields"].as_array().unwrap();
     assert!(managers.iter().any(|entry| entry["manager"] == FIELD_MANAGER), "{patch}");

@@ -15,7 +15,7 @@ use crate::{
         credentials::{self, Values},
         provider::Sign,
     },
-    provider::{catalog::Catalog, upstream::Credentials},
+    provider::{catalog::Catalog, kubernetes::Credentials},
     text::output::printable,
 };
 
@@ -50,7 +50,7 @@ pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -
 
 /// The provider: the one that something tells, or one that is asked for.
 pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign> {
-    let names: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+    let names: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     if is_terminal() {
         for sign in signs {
             say(&format!("{}: {}", sign.provider, sign.because));
@@ -60,7 +60,7 @@ pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Res
     let only = signs.first().filter(|_| is_terminal() || signs.len() == 1);
     let answer = loop {
         let answer = value("--provider", &question, only.map(|sign| sign.provider.as_str()))?;
-        match catalog.upstream_of(&answer) {
+        match catalog.kubernetes_of(&answer) {
             Err(_) if is_terminal() => say(&catalog.unknown(&answer)),
             _ => break answer,
         }

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::{InitArgs, Proposal, Seen, ask, put};
 use crate::{
-    facts::manager::{Controller, ONLY},
+    facts::ccm::{Controller, ONLY},
     proposal::{
         credentials::fits,
-        draft::{Draft, Outcome},
+        proposed::{Outcome, ProposedCcm},
         read,
-        steps::Rights,
+        steps::Permissions,
     },
-    provider::upstream::{ConfigFile, Credentials, Upstream},
+    provider::kubernetes::{ConfigFile, Credentials, Kubernetes},
     text::mask,
 };
 
@@ -23,44 +23,44 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     let (provider, sign) = seen.provider(args, &seen.existing)?;
     let name = &provider.descriptor.name;
     let namespace = provider.descriptor.home();
-    let mut draft = Draft::new(ONLY, name, namespace);
+    let mut proposed = ProposedCcm::new(ONLY, name, namespace);
     let cluster_name = match &args.cluster_name {
         Some(given) => given.clone(),
         None => ask::value("--cluster-name", "the cluster's name at the cloud", Some(CLUSTER_NAME))?,
     };
     if args.cluster_name.is_none() && !ask::is_terminal() {
-        draft.note(
+        proposed.note(
             Outcome::ToDo,
             format!("spec.clusterName: {CLUSTER_NAME}"),
             "nobody was asked for the cluster's name at the cloud, by which load balancers are found: if it has another one, or \
              another cluster of the cloud has this one, begin again with --cluster-name",
         );
     }
-    draft.set("clusterName", cluster_name);
-    controllers(args, seen, provider, &mut draft)?;
+    proposed.set("clusterName", cluster_name);
+    controllers(args, seen, provider, &mut proposed)?;
     let secret_name = seen.secret_name(namespace, name).await?;
     if let Some(file) = &provider.descriptor.cloud_config {
         let has_secret = provider.descriptor.credentials.is_some();
-        cloud_config(args, file, has_secret, &secret_name, &mut draft)?;
+        cloud_config(args, file, has_secret, &secret_name, &mut proposed)?;
     } else if args.cloud_config.is_some() {
         bail!("--cloud-config: provider {name} reads no configuration");
     }
     match &provider.descriptor.credentials {
-        Some(needed) => credentials(args, seen, provider, needed, &secret_name, &mut draft).await?,
+        Some(needed) => credentials(args, seen, provider, needed, &secret_name, &mut proposed).await?,
         None if args.credentials.is_some() => {
             bail!("--credentials: provider {name} takes no Secret: it uses the identity of the machine")
         }
         None => {}
     }
-    seen.leave_out_what_it_lacks(&mut draft)?;
-    if seen.is_taken(provider, &draft).await? {
+    seen.leave_out_what_it_lacks(&mut proposed)?;
+    if seen.is_taken(provider, &proposed).await? {
         // With plain names only one is possible.
-        draft.name.clone_from(name);
+        proposed.name.clone_from(name);
     }
-    Ok(Proposal { draft, sign, migrated: Vec::new(), rights: Rights::default() })
+    Ok(Proposal { proposed, sign, migrated: Vec::new(), permissions: Permissions::default() })
 }
 
-fn controllers(args: &InitArgs, seen: &Seen, provider: &Upstream, draft: &mut Draft) -> anyhow::Result<()> {
+fn controllers(args: &InitArgs, seen: &Seen, provider: &Kubernetes, proposed: &mut ProposedCcm) -> anyhow::Result<()> {
     let default = Controller::ALL.into_iter().filter(|one| *one != Controller::Route).map(Controller::field);
     let default = default.collect::<Vec<_>>().join(",");
     let mut given = args.controllers.clone();
@@ -75,22 +75,22 @@ fn controllers(args: &InitArgs, seen: &Seen, provider: &Upstream, draft: &mut Dr
     for one in Controller::ALL {
         let is_on = given.contains(&one);
         match one {
-            Controller::Route if is_on => draft.set("controllers.route", "Enabled"),
+            Controller::Route if is_on => proposed.set("controllers.route", "Enabled"),
             Controller::Route => {}
-            _ if !is_on => draft.set(&format!("controllers.{}", one.field()), "Disabled"),
+            _ if !is_on => proposed.set(&format!("controllers.{}", one.field()), "Disabled"),
             _ => {}
         }
     }
     if given.contains(&Controller::Route) {
         let subnets = if args.pod_cidrs.is_empty() {
-            let of_pods = seen.survey.pods.iter().find_map(|pod| pod.subnets.clone()).unwrap_or_default();
+            let of_pods = seen.snapshot.pods.iter().find_map(|pod| pod.subnets.clone()).unwrap_or_default();
             let known = Some(of_pods.join(",")).filter(|known| !known.is_empty());
             let answer = ask::value("--pod-cidrs", "the subnets of pods, such as 10.244.0.0/16", known.as_deref())?;
             answer.split(',').map(|subnet| subnet.trim().to_owned()).collect()
         } else {
             args.pod_cidrs.clone()
         };
-        draft.set("network.podCIDRs", subnets);
+        proposed.set("network.podCIDRs", subnets);
     } else if !args.pod_cidrs.is_empty() {
         bail!("--pod-cidrs is for the controller route, which --controllers does not name");
     }
@@ -103,7 +103,7 @@ pub(super) fn cloud_config(
     file: &ConfigFile,
     has_secret: bool,
     secret_name: &str,
-    draft: &mut Draft,
+    proposed: &mut ProposedCcm,
 ) -> anyhow::Result<()> {
     let text = match &args.cloud_config {
         Some(path) => ask::text(path)?,
@@ -116,10 +116,10 @@ pub(super) fn cloud_config(
     // A configuration that is all that the cloud-controller-manager gets has the credentials, too, however they are called.
     let is_all = file.required && !has_secret;
     if !is_all && mask::text(&text) == text {
-        draft.set("cloudConfig", json!({"inline": text}));
+        proposed.set("cloudConfig", json!({"inline": text}));
     } else {
-        draft.secret(secret_name).put(&file.file, text.as_bytes());
-        draft.set("cloudConfig", json!({"secretRef": {"name": secret_name, "key": file.file}}));
+        proposed.secret(secret_name).put(&file.file, text.as_bytes());
+        proposed.set("cloudConfig", json!({"secretRef": {"name": secret_name, "key": file.file}}));
     }
     Ok(())
 }
@@ -128,10 +128,10 @@ pub(super) fn cloud_config(
 async fn credentials(
     args: &InitArgs,
     seen: &Seen,
-    provider: &Upstream,
+    provider: &Kubernetes,
     needed: &Credentials,
     secret_name: &str,
-    draft: &mut Draft,
+    proposed: &mut ProposedCcm,
 ) -> anyhow::Result<()> {
     let (name, namespace) = (&provider.descriptor.name, provider.descriptor.home());
     let there = if args.credentials.is_none() { read::secret(&seen.client, namespace, name).await? } else { None };
@@ -139,13 +139,13 @@ async fn credentials(
         secret["data"].as_object().is_some_and(|data| data.keys().any(|key| fits(pattern, key)))
     };
     if there.is_some_and(|secret| needed.keys.iter().all(|pattern| has(&secret, pattern))) {
-        draft.set("credentials", json!({"secretRef": {"name": name}}));
-        draft.note(Outcome::Kept, format!("Secret {namespace}/{name}"), "spec.credentials.secretRef");
+        proposed.set("credentials", json!({"secretRef": {"name": name}}));
+        proposed.note(Outcome::Kept, format!("Secret {namespace}/{name}"), "spec.credentials.secretRef");
         return Ok(());
     }
     if needed.optional && args.credentials.is_none() {
         return Ok(());
     }
-    put(draft, secret_name, ask::asked_credentials(args.credentials.as_ref(), needed)?);
+    put(proposed, secret_name, ask::asked_credentials(args.credentials.as_ref(), needed)?);
     Ok(())
 }

@@ -4,15 +4,15 @@ use anyhow::bail;
 
 use super::{InitArgs, Proposal, Seen, ask, fresh, put};
 use crate::{
-    facts::manager::ONLY,
+    facts::ccm::ONLY,
     proposal::{
-        draft::World,
         existing::Existing,
         keep,
+        proposed::Input,
         provider::{Sign, of_existing},
         read,
     },
-    provider::upstream::Upstream,
+    provider::kubernetes::Kubernetes,
 };
 
 /// The names that are tried.
@@ -23,12 +23,12 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     let Some(main) = migrated.first() else { bail!("there is nothing to migrate") };
     main.check().map_err(anyhow::Error::msg)?;
     let found = read::referenced(&seen.client, main).await?;
-    let taken_ports: Vec<_> = seen.survey.pods.iter().flat_map(|pod| pod.ports.iter().copied()).collect();
+    let taken_ports: Vec<_> = seen.snapshot.pods.iter().flat_map(|pod| pod.ports.iter().copied()).collect();
     let descriptor = &provider.descriptor;
     let namespace = main.lease().map_or(main.namespace.as_str(), |(namespace, _)| namespace);
     let secret_name = seen.secret_name(namespace, &descriptor.name).await?;
-    let draft = |name: &str| {
-        let world = World {
+    let kept = |name: &str| {
+        let input = Input {
             found: &found,
             taken_ports: &taken_ports,
             name,
@@ -36,11 +36,11 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
             has_cloud_config: args.cloud_config.is_some(),
             has_credentials: args.credentials.is_some(),
         };
-        keep::draft(main, provider, &world)
+        keep::proposal(main, provider, &input)
     };
-    let mut proposed = draft(&descriptor.name);
+    let mut proposed = kept(&descriptor.name);
     for name in NAMES {
-        let one = draft(name);
+        let one = kept(name);
         if !seen.is_taken(provider, &one).await? {
             proposed = one;
             break;
@@ -54,12 +54,12 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
         put(&mut proposed, &secret_name, ask::credentials(path, needed)?);
     }
     seen.leave_out_what_it_lacks(&mut proposed)?;
-    let rights = read::rights(&seen.client, &migrated).await?;
-    Ok(Proposal { draft: proposed, sign, migrated, rights })
+    let permissions = read::permissions(&seen.client, &migrated).await?;
+    Ok(Proposal { proposed, sign, migrated, permissions })
 }
 
 /// The cloud-controller-manager that is migrated, and what belongs to it.
-fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Upstream, Sign, Vec<Existing>)> {
+fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Kubernetes, Sign, Vec<Existing>)> {
     let Some(first) = seen.existing.first() else {
         bail!(
             "the API shows no cloud-controller-manager: neither a Deployment, a DaemonSet nor a static pod with an image or a name of \
@@ -91,8 +91,8 @@ fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Upstream, 
     let mut chosen: Vec<_> = of_provider.into_iter().filter(is_of_it).cloned().collect();
     // A node manager has no lease and no controllers.
     chosen.sort_by_key(|one| one.is_beside(provider));
-    let managers: Vec<_> = chosen.iter().filter(|one| !one.is_beside(provider)).map(Existing::key).collect();
-    match &managers[..] {
+    let ccms: Vec<_> = chosen.iter().filter(|one| !one.is_beside(provider)).map(Existing::key).collect();
+    match &ccms[..] {
         [_] => Ok((provider, sign, chosen)),
         [] => {
             bail!("none of {} is the cloud-controller-manager of provider {}", all.join(", "), provider.descriptor.name)

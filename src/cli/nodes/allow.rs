@@ -24,7 +24,7 @@ use crate::{
     },
     object::NODE,
     provider::{catalog::Catalog, owns},
-    status::manager::STALLED,
+    status::ccm::STALLED,
     text::{mask, output::printable},
 };
 
@@ -39,7 +39,7 @@ pub struct AllowDeleteArgs {
 
     /// The `CloudControllerManager` whose cloud the node is of [default: the only one].
     #[arg(long, value_name = "NAME")]
-    pub manager: Option<String>,
+    pub ccm: Option<String>,
 
     /// The cluster.
     #[command(flatten)]
@@ -55,11 +55,11 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
         bail!("there is no node {name:?}: nothing is left to delete")
     };
     for _ in 0..TRIES {
-        let live = manager(&client, args.manager.as_deref()).await?;
-        let manager = live["metadata"]["name"].as_str().unwrap_or_default();
+        let live = ccm(&client, args.ccm.as_deref()).await?;
+        let ccm = live["metadata"]["name"].as_str().unwrap_or_default();
         let spec: Spec = serde_json::from_value(live["spec"].clone())
-            .with_context(|| format!("failed to parse the CloudControllerManager {manager}"))?;
-        let provider = catalog.upstream_of(&spec.provider).map_err(anyhow::Error::msg)?;
+            .with_context(|| format!("failed to parse the CloudControllerManager {ccm}"))?;
+        let provider = catalog.kubernetes_of(&spec.provider).map_err(anyhow::Error::msg)?;
         if let Some(why) =
             obstacle(node, &nodes, (&provider.descriptor.nodes.provider_ids, &spec.node_deletion.selector))
         {
@@ -69,7 +69,7 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
         let entry = Entry::of(node).context("its name, uid or the time of its condition Ready cannot be read")?;
         let mut allow = spec.node_deletion.allow.clone();
         if allow.contains(&entry.to_string()) {
-            print(&format!("{name} is in spec.nodeDeletion.allow of CloudControllerManager {manager} already\n"))?;
+            print(&format!("{name} is in spec.nodeDeletion.allow of CloudControllerManager {ccm} already\n"))?;
         } else {
             // One for an earlier state of the node is of no use any more.
             allow.retain(|other| !other.starts_with(&format!("{}/", entry.node())));
@@ -79,12 +79,12 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
                 "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
                 "spec": {"nodeDeletion": {"allow": allow}},
             }));
-            let managers = api(&client, &CLOUD_CONTROLLER_MANAGER, "");
-            match request::send(NO_DEADLINE, managers.patch(manager, &PatchParams::default(), &patch)).await {
+            let ccms = api(&client, &CLOUD_CONTROLLER_MANAGER, "");
+            match request::send(NO_DEADLINE, ccms.patch(ccm, &PatchParams::default(), &patch)).await {
                 Err(cause) if cause.is_conflict() => continue,
-                done => done.with_context(|| format!("failed to change the CloudControllerManager {manager}"))?,
+                done => done.with_context(|| format!("failed to change the CloudControllerManager {ccm}"))?,
             };
-            print(&format!("{name} is now in spec.nodeDeletion.allow of CloudControllerManager {manager}\n"))?;
+            print(&format!("{name} is now in spec.nodeDeletion.allow of CloudControllerManager {ccm}\n"))?;
         }
         print(&outlook(name, spec.controllers.cloud_node_lifecycle, stalled(&live)))?;
         return Ok(ExitCode::SUCCESS);
@@ -93,7 +93,7 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
 }
 
 /// The `CloudControllerManager` of this name, or the only one.
-async fn manager(client: &kube::Client, named: Option<&str>) -> anyhow::Result<Value> {
+async fn ccm(client: &kube::Client, named: Option<&str>) -> anyhow::Result<Value> {
     const NO_KIND: &str = "this cluster has no CloudControllerManagers: deletions of nodes are guarded only with them, and not on OpenShift";
     if let Some(name) = named {
         let live = match read::get(client, &CLOUD_CONTROLLER_MANAGER, "", name).await {

@@ -119,11 +119,11 @@ fn progress(text: &str) {
 
 /// Whether the log of a cloud-controller-manager tells that it has failed at this node since then.
 async fn has_failed_since(before: &Evidence, client: &Client, name: &str) -> bool {
-    for manager in &before.managers {
-        let subject = &manager.subject;
-        let lease = before.leases.iter().flatten().find(|lease| lease.is_of(subject));
-        let log = log::read::log(client, subject, manager.pods.as_deref(), lease).await.ok().flatten();
-        if has_failed(manager.log.as_deref().unwrap_or_default(), &log.unwrap_or_default(), name) {
+    for ccm in &before.ccms {
+        let identity = &ccm.identity;
+        let lease = before.leases.iter().flatten().find(|lease| lease.is_of(identity));
+        let log = log::read::log(client, identity, ccm.pods.as_deref(), lease).await.ok().flatten();
+        if has_failed(ccm.log.as_deref().unwrap_or_default(), &log.unwrap_or_default(), name) {
             return true;
         }
     }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::Report;
 use crate::{
     nodes::{
-        diagnosis::{Diagnosis, Finding, Look, State},
+        diagnosis::{Diagnosis, Finding, Observation, State},
         evidence::Unseen,
         reason::Reason,
     },
@@ -78,11 +78,11 @@ fn page(node: &Diagnosis, now: Timestamp) -> String {
         text += "\nNothing is wrong.\n";
     }
     text.extend(node.findings.iter().map(details));
-    if !node.looked_at.is_empty() {
+    if !node.observations.is_empty() {
         text += "\nLooked at:\n";
     }
     // What could not be looked at stands at the end.
-    for Look { what, showed, .. } in node.looked_at.iter().filter(|look| look.was_seen) {
+    for Observation { what, showed, .. } in node.observations.iter().filter(|one| one.was_seen) {
         let lines = wrap(showed, WIDTH - 4).into_iter().map(|line| format!("    {line}\n"));
         text.extend([format!("  {what}\n")].into_iter().chain(lines));
     }
@@ -156,7 +156,7 @@ mod tests {
             provider_id: "aws:///eu-west-1a/i-0123456789abcdef0".into(),
             since: Some("2026-01-01T00:48:00Z".into()),
             findings: reasons.iter().map(finding).collect(),
-            looked_at: vec![Look { what: "the Node".into(), showed: "much ".repeat(40), was_seen: true }],
+            observations: vec![Observation { what: "the Node".into(), showed: "much ".repeat(40), was_seen: true }],
         }
     }
 
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn other_advice_for_the_same_reason_has_a_row_of_its_own() {
         let mut nodes =
-            ["a", "b", "c"].map(|name| node(name, State::Initialized, &[Reason::ForeignProviderID])).to_vec();
+            ["a", "b", "c"].map(|name| node(name, State::Initialized, &[Reason::OtherCloudProviderID])).to_vec();
         nodes[0].findings[0].fix = "leave it".into();
         let text = all(&Report { nodes, unseen: Vec::new() }, now());
-        let rows: Vec<_> = text.lines().filter(|line| line.starts_with("N12 ForeignProviderID")).collect();
+        let rows: Vec<_> = text.lines().filter(|line| line.starts_with("N12 OtherCloudProviderID")).collect();
         assert!(
             rows.len() == 2 && rows[0].contains("  2      fix N12") && rows[1].contains("  1      leave it"),
             "{text}"

@@ -77,7 +77,7 @@ fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
 /// Says what the operator would refuse, as whoever pins a package should know it.
 pub(super) fn warn_of_refusal(target: &str, loaded: &Loaded, policy: &Policy) {
     let is_external = !matches!(loaded.form, Form::BuiltIn);
-    let broken = if is_external { verify::check(&loaded.package.bundles(), policy) } else { Vec::new() };
+    let broken = if is_external { verify::check(&loaded.package.parsed_providers(), policy) } else { Vec::new() };
     if let Some(first) = broken.first() {
         say(&format!("warning: the operator would refuse it: {first}; see `ccm-operator provider verify {target}`"));
     }

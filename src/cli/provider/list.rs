@@ -53,13 +53,14 @@ fn built_in(all: &Catalog, used: &Catalog) -> anyhow::Result<Vec<Summary>> {
         refused.or_else(|| (!used.is_built_in(name)).then(replaced))
     };
     let openshift = all.providers().map(|one| Summary::of(one, digest(one.name()), VERSION).unused(unused(one.name())));
-    let upstream = all.upstream().map(|one| Summary::of(one, digest(one.name()), VERSION).unused(unused(one.name())));
-    Ok(openshift.chain(upstream).collect())
+    let kubernetes =
+        all.kubernetes().map(|one| Summary::of(one, digest(one.name()), VERSION).unused(unused(one.name())));
+    Ok(openshift.chain(kubernetes).collect())
 }
 
 fn external(External { provider, origin, .. }: &External, catalog: &Catalog) -> Vec<Summary> {
     let openshift = provider.openshift.iter().map(|one| Summary::of(one, &origin.digest, "external"));
-    let upstream = provider.kubernetes.iter().map(|one| Summary::of(one, &origin.digest, "external"));
+    let kubernetes = provider.kubernetes.iter().map(|one| Summary::of(one, &origin.digest, "external"));
     let refused = catalog.refused().first().map(ToString::to_string);
-    openshift.chain(upstream).map(|one| one.at(&origin.path).unused(refused.clone())).collect()
+    openshift.chain(kubernetes).map(|one| one.at(&origin.path).unused(refused.clone())).collect()
 }

@@ -93,7 +93,7 @@ pub struct NewArgs {
 pub enum Flavors {
     /// For any Kubernetes.
     #[default]
-    Upstream,
+    Kubernetes,
     /// For OpenShift.
     OpenShift,
     /// Both.
@@ -137,7 +137,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     ))?;
     for image in options.unpinned() {
         say(&format!(
-            "{image} has no digest: the operator refuses it until {}/assets/upstream/provider.yaml has one, or a policy allows the tag; \
+            "{image} has no digest: the operator refuses it until {}/assets/kubernetes/provider.yaml has one, or a policy allows the tag; \
              see README.md",
             args.name
         ));
@@ -148,7 +148,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
 /// What the flags say. Without an image, the only one that has no default, the others are asked for, too.
 fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let (name, asks) = (&args.name, Asks { is_on: args.image.is_none() });
-    let image_of_manager = match &args.image {
+    let image_of_ccm = match &args.image {
         Some(image) => image.clone(),
         None => {
             asked("--image", "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST", None, image)?
@@ -177,11 +177,11 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
     Ok(Options {
         name: name.clone(),
         flavors: match args.flavor {
-            Flavors::Upstream => vec![Flavor::Upstream],
+            Flavors::Kubernetes => vec![Flavor::Kubernetes],
             Flavors::OpenShift => vec![Flavor::OpenShift],
-            Flavors::Both => vec![Flavor::Upstream, Flavor::OpenShift],
+            Flavors::Both => vec![Flavor::Kubernetes, Flavor::OpenShift],
         },
-        image: image_of_manager,
+        image: image_of_ccm,
         rule: args.rule,
         command,
         cloud_config: cloud_config.map(|file| CloudConfig { file, holds_credentials: args.holds_credentials }),

@@ -1,4 +1,4 @@
-//! The command `provider rbac`: the rights that an administrator grants to the operator for a provider.
+//! The command `provider rbac`: the permissions that an administrator grants to the operator for a provider.
 
 use anyhow::Context;
 use clap::{Args, ValueEnum, builder::PossibleValue};
@@ -7,12 +7,12 @@ use super::{PolicyArgs, target::Target};
 use crate::{
     cli::{
         flags::{OPERATOR_NAMESPACE, namespace, print, wrong_usage},
-        limits::{manager_name, name, or_default},
+        limits::{ccm_name, name, or_default},
         render::install::{check_namespaces, named_secrets},
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, limits::Limits, rbac},
-    provider::{Flavor, Provider, Upstream},
+    provider::{Flavor, Kubernetes, Provider},
 };
 
 /// Flags of `provider rbac`.
@@ -31,17 +31,17 @@ pub struct RbacArgs {
     #[arg(long, value_parser = namespace)]
     pub namespace: Option<String>,
 
-    /// The namespaces in which the cloud-controller-manager may be, comma-separated; with --flavor upstream [default:
+    /// The namespaces in which the cloud-controller-manager may be, comma-separated; with --flavor kubernetes [default:
     /// kube-system, or one of the provider's name where it may not be there].
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace)]
     pub namespaces: Vec<String>,
 
-    /// The names that `CloudControllerManager`s may have, comma-separated, as the installation has them; with --flavor upstream
+    /// The names that `CloudControllerManager`s may have, comma-separated, as the installation has them; with --flavor kubernetes
     /// [default: cluster].
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = ccm_name)]
     pub names: Vec<String>,
 
-    /// The Secrets in those namespaces that the operator may read, comma-separated; with --flavor upstream [default: the
+    /// The Secrets in those namespaces that the operator may read, comma-separated; with --flavor kubernetes [default: the
     /// provider's name if it needs one].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
     pub secrets: Vec<String>,
@@ -57,13 +57,13 @@ pub struct RbacArgs {
 
 impl ValueEnum for Flavor {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::OpenShift, Self::Upstream]
+        &[Self::OpenShift, Self::Kubernetes]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
             Self::OpenShift => PossibleValue::new("openshift").help("OpenShift, and what has its API"),
-            Self::Upstream => PossibleValue::new("upstream").help("Any other Kubernetes"),
+            Self::Kubernetes => PossibleValue::new("kubernetes").help("Any other Kubernetes"),
         })
     }
 }
@@ -88,21 +88,21 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
         let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         rbac::openshift(&provider, namespace, operator_namespace.unwrap_or(OPERATOR_NAMESPACE))?
     } else {
-        let provider = kubernetes.filter(|_| is_asked(Flavor::Upstream));
+        let provider = kubernetes.filter(|_| is_asked(Flavor::Kubernetes));
         let provider = provider.with_context(|| format!("{} has nothing for this --flavor", args.target))?;
         if args.namespace.is_some() {
-            return Err(wrong_usage("--namespace has no use with --flavor upstream: give --namespaces"));
+            return Err(wrong_usage("--namespace has no use with --flavor kubernetes: give --namespaces"));
         }
-        upstream(args, &provider, operator_namespace.unwrap_or(install::NAME))?
+        kubernetes(args, &provider, operator_namespace.unwrap_or(install::NAME))?
     })
 }
 
-fn upstream(args: &RbacArgs, provider: &Upstream, operator_namespace: &str) -> anyhow::Result<String> {
+fn kubernetes(args: &RbacArgs, provider: &Kubernetes, operator_namespace: &str) -> anyhow::Result<String> {
     let namespaces = or_default(&args.namespaces, || vec![provider.descriptor.home().to_owned()]);
     check_namespaces(&namespaces, &provider.descriptor)?;
     let secrets = or_default(&args.secrets, || named_secrets(&[provider]));
     let names = or_default(&args.names, || Limits::default().names);
-    Ok(rbac::upstream(provider, &names, &namespaces, &secrets, operator_namespace)?)
+    Ok(rbac::kubernetes(provider, &names, &namespaces, &secrets, operator_namespace)?)
 }
 
 /// The provider that is asked for.
@@ -114,7 +114,7 @@ fn provider(args: &RbacArgs) -> anyhow::Result<Provider> {
         Target::BuiltIn(_) if args.policy.provider_policy.is_some() => {
             Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"))
         }
-        Target::BuiltIn(bundles) => Ok(Provider::of(&args.target, &bundles)?),
+        Target::BuiltIn(parsed_providers) => Ok(Provider::of(&args.target, &parsed_providers)?),
         // Nobody should apply what is printed for a provider that the operator refuses.
         Target::Package(loaded) => args.policy.accept(&args.target, loaded),
     }

@@ -8,7 +8,7 @@ use crate::{
     provider::{
         embedded,
         external::PIN,
-        folder::Bundle,
+        folder::ParsedProvider,
         package::read::{self as package, Form, Loaded},
         payload::Payload,
         read,
@@ -18,9 +18,9 @@ use crate::{
 /// Providers to look at.
 pub(super) enum Target {
     /// Those that come with this program.
-    BuiltIn(Vec<Bundle>),
+    BuiltIn(Vec<ParsedProvider>),
     /// A folder with `assets/CLOUD/` of many providers, and the install payload if it has one.
-    Tree(Vec<Bundle>, Option<Payload>),
+    Tree(Vec<ParsedProvider>, Option<Payload>),
     /// One provider's own folder, or a tar of it.
     Package(Loaded),
 }
@@ -29,13 +29,13 @@ impl Target {
     /// A name that a provider has that comes with this program is that provider; anything else is a path.
     pub(super) fn of(given: &str) -> anyhow::Result<Self> {
         if embedded::names().contains(&given) {
-            return Ok(Self::BuiltIn(embedded::bundles_of(given)));
+            return Ok(Self::BuiltIn(embedded::parsed_providers_of(given)));
         }
         let path = Path::new(given);
         if is_tree(path) {
             return match read::read(path) {
                 Err(error @ read::Error::NoProviders(_)) => Err(wrong_usage(&error.to_string())),
-                read => Ok(read.map(|(bundles, payload)| Self::Tree(bundles, payload))?),
+                read => Ok(read.map(|(parsed_providers, payload)| Self::Tree(parsed_providers, payload))?),
             };
         }
         if path.exists() {
@@ -90,7 +90,7 @@ fn is_tree(path: &Path) -> bool {
         return path.is_dir() && !path.join("assets").exists();
     };
     let mut entries = entries.flatten();
-    let is_provider = |entry: DirEntry| entry.path().is_dir() && entry.file_name() != "upstream";
+    let is_provider = |entry: DirEntry| entry.path().is_dir() && entry.file_name() != "kubernetes";
     let first = entries.next();
     first.is_some_and(is_provider) && entries.all(is_provider)
 }

@@ -33,19 +33,19 @@ use crate::{
         request::{self, NO_DEADLINE},
     },
     error::chain,
-    facts::manager::{Controller, Manager},
-    nodes::{read::nodes, subject::Need},
+    facts::ccm::{Ccm, Controller},
+    nodes::{identity::Need, read::nodes},
     object::{EVENT, NAMESPACE, Object, POD, reference::SECRET},
-    plan::upstream::{
+    plan::kubernetes::{
         self,
         trial::{LABEL, Trial},
     },
     preflight::{
+        permissions::needs_to,
         read::{missing, seen},
-        rights::needs_to,
     },
     process::lease::LEASE,
-    provider::upstream::{INSTANCE_LABEL, Upstream},
+    provider::kubernetes::{INSTANCE_LABEL, Kubernetes},
     status::trial::{Pod, Report, events, is_ready},
 };
 use made::{Objects, may_pass};
@@ -141,9 +141,9 @@ enum End {
 /// A test that is ready to be made.
 struct Test<'a> {
     client: &'a Client,
-    provider: &'a Upstream,
+    provider: &'a Kubernetes,
     trial: &'a Trial<'a>,
-    manager: &'a Manager,
+    ccm: &'a Ccm,
     secret: Option<Value>,
     objects: Vec<Object>,
     timeout: Duration,
@@ -161,7 +161,7 @@ pub(super) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     Ok(if report.ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn test(args: &TestArgs, provider: &Upstream) -> anyhow::Result<Report> {
+async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<Report> {
     let client = args.cluster.client().await?;
     let name = format!("ccm-test-{}", letters(RandomState::new().hash_one(0)));
     let values = input::values(args, provider, &client).await?;
@@ -176,17 +176,17 @@ async fn test(args: &TestArgs, provider: &Upstream) -> anyhow::Result<Report> {
         cluster: preflight::cluster(&client, seen(nodes(&client).await, "nodes", String::new())?.ok().as_deref())
             .await?,
     };
-    let manager = trial.manager(provider)?;
-    let objects = trial.objects(provider, &manager)?;
-    let namespace = &manager.spec.namespace;
+    let ccm = trial.ccm(provider)?;
+    let objects = trial.objects(provider, &ccm)?;
+    let namespace = &ccm.spec.namespace;
     let data = |(key, value): (String, Vec<u8>)| (key, Value::from(STANDARD.encode(value)));
     let secret = (!values.is_empty()).then(|| {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace, "labels": {LABEL: name}},
             "data": values.into_iter().map(data).collect::<serde_json::Map<_, _>>()})
     });
     let timeout = args.timeout;
-    let test = Test { client: &client, provider, trial: &trial, manager: &manager, secret, objects, timeout };
-    test.check_rights().await?;
+    let test = Test { client: &client, provider, trial: &trial, ccm: &ccm, secret, objects, timeout };
+    test.check_permissions().await?;
 
     let mut stop = Stop::new()?;
     let mut made = Objects::new(&client, &name);
@@ -216,8 +216,8 @@ async fn test(args: &TestArgs, provider: &Upstream) -> anyhow::Result<Report> {
 }
 
 impl Test<'_> {
-    /// Names the rights that are missing, before anything is made.
-    async fn check_rights(&self) -> anyhow::Result<()> {
+    /// Names the permissions that are missing, before anything is made.
+    async fn check_permissions(&self) -> anyhow::Result<()> {
         let needed = self.needs();
         let of_all = needed.union(&needs_to(&[], &self.objects)).cloned().collect();
         // Nobody may be kept from asking about oneself; if somebody is, the API server says the rest.
@@ -236,7 +236,7 @@ impl Test<'_> {
     /// What is done to the objects, and to see the pods.
     fn needs(&self) -> BTreeSet<Need> {
         const VERBS: [&str; 3] = ["create", "get", "delete"];
-        let (own, mut needs) = (&self.manager.spec.namespace, BTreeSet::new());
+        let (own, mut needs) = (&self.ccm.spec.namespace, BTreeSet::new());
         for object in &self.objects {
             let kind = object.kind();
             needs.extend(VERBS.map(|verb| need(verb, kind.group, kind.plural, object.namespace(), "")));
@@ -256,7 +256,7 @@ impl Test<'_> {
 
     /// Whether the test has a namespace of its own.
     fn has_namespace(&self) -> bool {
-        self.manager.spec.namespace == self.trial.name
+        self.ccm.spec.namespace == self.trial.name
     }
 
     async fn start_and_watch(&self, made: &mut Objects<'_>, stop: &mut Stop) -> anyhow::Result<End> {
@@ -268,7 +268,7 @@ impl Test<'_> {
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
             made.create(&NAMESPACE, &namespace).await?;
         } else {
-            made.also(&LEASE, &self.manager.spec.namespace, &self.manager.lease_name());
+            made.also(&LEASE, &self.ccm.spec.namespace, &self.ccm.lease_name());
         }
         let secret = self.secret.iter().map(|secret| (&SECRET, secret));
         for (kind, manifest) in secret.chain(self.objects.iter().map(|one| (one.kind(), one.value()))) {
@@ -289,7 +289,7 @@ impl Test<'_> {
         let deadline = Instant::now() + self.timeout;
         let mut said = BTreeSet::new();
         let workload = self.objects.iter().find(|one| {
-            let own = self.provider.workload().map(|(workload, _)| self.manager.named(workload.name()));
+            let own = self.provider.workload().map(|(workload, _)| self.ccm.named(workload.name()));
             one.pod_spec().is_some() && own.as_deref() == Some(one.name())
         });
         let workload = workload.map(Object::value).context("the provider has no workload")?;
@@ -316,7 +316,7 @@ impl Test<'_> {
     /// Its pods, and the Events of their namespace.
     async fn live(&self) -> Result<(Vec<Value>, Vec<Value>), read::Error> {
         let own = format!("{}={}", INSTANCE_LABEL, self.trial.name);
-        let namespace = &self.manager.spec.namespace;
+        let namespace = &self.ccm.spec.namespace;
         let pods = read::list(self.client, &POD, namespace, &ListParams::default().labels(&own)).await?;
         Ok((pods, read::list(self.client, &EVENT, namespace, &ListParams::default()).await?))
     }
@@ -328,14 +328,14 @@ impl Test<'_> {
             self.read_logs(pod).await;
         }
         let images = &self.provider.descriptor.images;
-        let images = images.iter().map(|(container, image)| upstream::reference(container, image, self.manager));
+        let images = images.iter().map(|(container, image)| kubernetes::reference(container, image, self.ccm));
         Ok(Report {
             test: self.trial.name.to_owned(),
             provider: self.provider.descriptor.name.clone(),
-            namespace: self.manager.spec.namespace.clone(),
+            namespace: self.ccm.spec.namespace.clone(),
             kubernetes: self.trial.cluster.minor.to_string(),
             images: images.collect::<Result<_, _>>()?,
-            controllers: self.manager.controllers().map(Controller::field).collect(),
+            controllers: self.ccm.controllers().map(Controller::field).collect(),
             ready: end == End::Ready,
             seconds,
             pods,
@@ -346,7 +346,7 @@ impl Test<'_> {
 
     /// Reads the last lines of the logs of its containers; one that cannot be read stays empty.
     async fn read_logs(&self, pod: &mut Pod) {
-        let logs: Api<v1::Pod> = Api::namespaced(self.client.clone(), &self.manager.spec.namespace);
+        let logs: Api<v1::Pod> = Api::namespaced(self.client.clone(), &self.ccm.spec.namespace);
         let containers: Vec<_> = pod.containers.iter().map(|one| (one.name.clone(), one.has_ended())).collect();
         for (container, has_ended) in containers {
             let params = |previous| LogParams {

@@ -9,8 +9,8 @@ use super::{Destination, KubernetesFlags, planned, say_left_out};
 use crate::{
     api::spec::Management,
     cli::{flags::say, providers::ProviderFlags},
-    facts::{cluster::Cluster, manager::Manager, read, version::Minor},
-    plan::{Plan, upstream, write},
+    facts::{ccm::Ccm, cluster::Cluster, read, version::Minor},
+    plan::{Plan, kubernetes, write},
     provider::{Phase, catalog::Catalog},
 };
 
@@ -53,31 +53,31 @@ pub(super) fn run(args: &CcmArgs) -> anyhow::Result<()> {
     let catalog = args.providers.catalog()?;
     let KubernetesFlags { distribution, control_plane_nodes } = args.cluster;
     let cluster = Cluster { minor: args.kubernetes_version, distribution, control_plane_nodes };
-    let manager = read::manager(&args.config, cluster)?;
-    let plan = planned(&catalog, &manager.clone().facts(), Phase::Cluster)
+    let ccm = read::ccm(&args.config, cluster)?;
+    let plan = planned(&catalog, &ccm.clone().facts(), Phase::Cluster)
         .with_context(|| format!("failed to render {}", args.config.display()))?;
     if let Plan::Objects { .. } = plan {
-        warn(&catalog, &manager)?;
+        warn(&catalog, &ccm)?;
         say_left_out([]);
     }
     args.destination.write(&write::cluster_files(plan.objects())?)
 }
 
 /// Warns of what the operator would report.
-fn warn(catalog: &Catalog, manager: &Manager) -> anyhow::Result<()> {
-    if manager.spec.management == Management::Paused {
+fn warn(catalog: &Catalog, ccm: &Ccm) -> anyhow::Result<()> {
+    if ccm.spec.management == Management::Paused {
         say("spec.management is Paused: the operator would change nothing");
     }
-    let provider = match catalog.upstream_of(&manager.spec.provider) {
+    let provider = match catalog.kubernetes_of(&ccm.spec.provider) {
         Ok(provider) => &provider.descriptor,
         Err(_) => return Ok(()),
     };
     for (container, image) in &provider.images {
-        if let Some((_, problem)) = upstream::choose(container, image, manager)?.problem {
+        if let Some((_, problem)) = kubernetes::choose(container, image, ccm)?.problem {
             say(&format!("warning: {problem}"));
         }
     }
-    for warning in upstream::ignored(provider, manager) {
+    for warning in kubernetes::ignored(provider, ccm) {
         say(&format!("warning: {warning}"));
     }
     Ok(())

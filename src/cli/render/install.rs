@@ -21,7 +21,7 @@ use crate::{
         catalog::Catalog,
         embedded,
         external::read::Externals,
-        upstream::{Descriptor, Upstream},
+        kubernetes::{Descriptor, Kubernetes},
         verify::Policy,
     },
     text::yaml,
@@ -32,13 +32,13 @@ const HELP: &str = "\
 Example:
   ccm-operator render install --providers hcloud --distribution k3s \\
       --image registry.example.com/ccm-operator:0.1.0 | kubectl apply --server-side -f -
-      installs the operator, with the rights that it needs for Hetzner Cloud";
+      installs the operator, with the permissions that it needs for Hetzner Cloud";
 
 /// Flags of `render install`.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct InstallArgs {
-    /// The providers that may be asked for, comma-separated; required unless --provider is given. The operator gets the rights that
+    /// The providers that may be asked for, comma-separated; required unless --provider is given. The operator gets the permissions that
     /// they need.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub providers: Vec<String>,
@@ -69,7 +69,7 @@ pub struct InstallArgs {
     pub secrets: Vec<String>,
 
     /// Let cloud-controller-managers delete nodes that the operator has confirmed, where a CloudControllerManager asks for that.
-    /// The operator gets the rights for it, that to delete nodes included.
+    /// The operator gets the permissions for it, that to delete nodes included.
     #[arg(long)]
     pub node_deletion: bool,
 
@@ -117,7 +117,7 @@ fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathB
     catalog.check()?;
     let providers = chosen(args, externals, &catalog)?;
     warn_of_policy(externals);
-    // Their rights stand apart: a policy may allow more than those of the operator's own providers need.
+    // Their permissions stand apart: a policy may allow more than those of the operator's own providers need.
     let (external, providers): (Vec<_>, Vec<_>) = providers.into_iter().partition(|one| one.origin.is_some());
     let installation = Installation {
         namespaces: or_default(&args.namespaces, Vec::new),
@@ -148,22 +148,22 @@ fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathB
     for one in external {
         let secrets = or_default(&args.secrets, || named_secrets(&[one]));
         let (names, namespaces) = (&installation.limits.names, &installation.namespaces);
-        let rights = rbac::upstream(one, names, namespaces, &secrets, &installation.operator_namespace)?;
-        files.push((PathBuf::from(format!("manifests/04_provider_{}.rbac.yaml", one.descriptor.name)), rights));
+        let permissions = rbac::kubernetes(one, names, namespaces, &secrets, &installation.operator_namespace)?;
+        files.push((PathBuf::from(format!("manifests/04_provider_{}.rbac.yaml", one.descriptor.name)), permissions));
     }
     files.sort();
     Ok(files)
 }
 
 /// The providers that may be asked for, by name.
-fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Upstream>> {
+fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Kubernetes>> {
     let names = || externals.used().map(|external| &external.provider.name);
     if args.providers.is_empty() && args.remove_provider.is_empty() && names().next().is_none() {
-        let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+        let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
         return Err(wrong_usage(&format!("give --provider PATH, or --providers: {}", all.join(", "))));
     }
-    if let Some(name) = names().find(|name| catalog.upstream().all(|one| one.descriptor.name != **name)) {
-        return Err(wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/upstream/")));
+    if let Some(name) = names().find(|name| catalog.kubernetes().all(|one| one.descriptor.name != **name)) {
+        return Err(wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/kubernetes/")));
     }
     if let Some(name) = names().find(|name| args.remove_provider.contains(*name)) {
         return Err(wrong_usage(&format!(
@@ -171,7 +171,7 @@ fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -
         )));
     }
     let find =
-        |name: &String| catalog.upstream_of(name).map_err(|problem| wrong_usage(&format!("--providers: {problem}")));
+        |name: &String| catalog.kubernetes_of(name).map_err(|problem| wrong_usage(&format!("--providers: {problem}")));
     let mut providers: Vec<_> = args.providers.iter().chain(names()).map(find).collect::<anyhow::Result<_>>()?;
     providers.sort_by_key(|one| &one.descriptor.name);
     providers.dedup_by_key(|one| &one.descriptor.name);
@@ -213,7 +213,7 @@ pub(in crate::cli) fn check_namespaces(
 }
 
 /// The Secret of a provider has its name, unless `--secrets` says otherwise.
-pub(in crate::cli) fn named_secrets(providers: &[&Upstream]) -> Vec<String> {
+pub(in crate::cli) fn named_secrets(providers: &[&Kubernetes]) -> Vec<String> {
     let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
     descriptors.map(|one| one.name.clone()).collect()
 }

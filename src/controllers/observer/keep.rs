@@ -11,7 +11,7 @@ use crate::{
     cluster::request,
     nodes::{evidence::NodeEvent, guard, node::Node},
     object::reference::{self, Reference, SECRET},
-    plan::upstream::sources::{Checks, Source},
+    plan::kubernetes::sources::{Checks, Source},
 };
 
 /// Removes from an object what is not read, before anything else sees it.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::facts::manager::Controller::{self, CloudNode, CloudNodeLifecycle, Service};
+use crate::facts::ccm::Controller::{self, CloudNode, CloudNodeLifecycle, Service};
 
 /// A node with its labels, annotations, version of the kubelet and operating system.
 fn node(labels: &Value, annotations: &Value, kubelet: &str, system: &str) -> Value {

@@ -2,17 +2,17 @@
 
 use std::net::IpAddr;
 
-use super::{Answer, clean, found, judged::Judged};
+use super::{Answer, clean, diagnosed::DiagnosedCcm, found};
 use crate::nodes::{cause, log::Attempt, node::Node, reason::Reason};
 
 /// Asks the log about a node.
-pub(super) fn ask(judged: &Judged, node: &Node, answer: &mut Answer) {
-    if judged.manager.log.is_none() {
+pub(super) fn ask(diagnosed: &DiagnosedCcm, node: &Node, answer: &mut Answer) {
+    if diagnosed.ccm.log.is_none() {
         return;
     }
-    let log = &judged.log;
+    let log = &diagnosed.log;
     if node.is_uninitialized() && !node.is_terminating {
-        ask_initialization(judged, node, answer);
+        ask_initialization(diagnosed, node, answer);
     } else if let Some(error) = log.addresses.get(&node.name) {
         let cause = format!("{} was initialized, and asks for an address that the cloud no longer knows", node.name);
         answer.find(found(Reason::NodeIPNotFound, error, cause));
@@ -36,57 +36,60 @@ pub(super) fn ask(judged: &Judged, node: &Node, answer: &mut Answer) {
     }
 }
 
-fn ask_initialization(judged: &Judged, node: &Node, answer: &mut Answer) {
-    let what = format!("the log of {}", judged.name);
+fn ask_initialization(diagnosed: &DiagnosedCcm, node: &Node, answer: &mut Answer) {
+    let what = format!("the log of {}", diagnosed.name);
     let name = &node.name;
-    match judged.log.attempts.get(name) {
-        None => answer.look(what, "no attempt for this node among its last lines"),
-        Some(Attempt::Started) => answer.look(what, "an attempt for this node is under way"),
-        Some(Attempt::Done) => answer.look(what, "the last attempt for this node succeeded"),
+    match diagnosed.log.attempts.get(name) {
+        None => answer.observe(what, "no attempt for this node among its last lines"),
+        Some(Attempt::Started) => answer.observe(what, "an attempt for this node is under way"),
+        Some(Attempt::Done) => answer.observe(what, "the last attempt for this node succeeded"),
         Some(Attempt::Skipped) => {
-            answer.look(what, "the cloud answered with nothing for this node");
+            answer.observe(what, "the cloud answered with nothing for this node");
             let cause =
                 format!("the cloud answered with nothing for {name}; there is no other attempt until the node changes");
             answer.find(found(Reason::NoProviderID, "", cause));
         }
         Some(Attempt::Failed(error)) => {
             let reason = cause::of_attempt(error);
-            answer.look(what, clean(error));
-            let reason =
-                if reason == Reason::InstanceNotFound && judged.is_wrong_scope { Reason::WrongScope } else { reason };
-            answer.find(found(reason, error, cause_of(reason, judged, node)));
+            answer.observe(what, clean(error));
+            let reason = if reason == Reason::InstanceNotFound && diagnosed.is_wrong_scope {
+                Reason::WrongScope
+            } else {
+                reason
+            };
+            answer.find(found(reason, error, cause_of(reason, diagnosed, node)));
         }
     }
 }
 
 /// The cause in words of our own.
-fn cause_of(reason: Reason, judged: &Judged, node: &Node) -> String {
-    let (name, manager) = (&node.name, &judged.name);
+fn cause_of(reason: Reason, diagnosed: &DiagnosedCcm, node: &Node) -> String {
+    let (name, ccm) = (&node.name, &diagnosed.name);
     match reason {
-        Reason::InstanceNotFound => format!("the cloud of {manager} knows no instance for the name {name}"),
-        Reason::WrongScope => match judged.foreign_region() {
+        Reason::InstanceNotFound => format!("the cloud of {ccm} knows no instance for the name {name}"),
+        Reason::WrongScope => match diagnosed.other_region() {
             Some((own, others)) => {
-                format!("{manager} looks in region {own}, and the nodes that it has initialized are in {others}")
+                format!("{ccm} looks in region {own}, and the nodes that it has initialized are in {others}")
             }
             None => format!(
-                "the cloud of {manager} knows none of its nodes: it looks in another region, project, account or datacenter"
+                "the cloud of {ccm} knows none of its nodes: it looks in another region, project, account or datacenter"
             ),
         },
-        Reason::CredentialsRefused => format!("the cloud refuses the credentials of {manager}"),
-        Reason::CloudUnreachable => format!("{manager} does not reach the API of its cloud"),
+        Reason::CredentialsRefused => format!("the cloud refuses the credentials of {ccm}"),
+        Reason::CloudUnreachable => format!("{ccm} does not reach the API of its cloud"),
         Reason::NodeIPNotFound if is_addresses(&node.provided_ip) => {
             format!("the kubelet of {name} asks for the address {}, which the cloud does not name", node.provided_ip)
         }
         Reason::NodeIPNotFound => format!("the cloud names no suitable address for {name}"),
         Reason::NoProviderID => format!(
-            "the cloud of {manager} answered for {name} without an id: it does not know the instance, or does not select it"
+            "the cloud of {ccm} answered for {name} without an id: it does not know the instance, or does not select it"
         ),
-        Reason::ForeignProviderID => format!("{manager} cannot read the providerID of {name}"),
-        Reason::Forbidden => format!("the API server denies {manager} a right that it needs"),
-        Reason::AdmissionDenied => format!("an admission webhook or policy denies the update of {name} by {manager}"),
-        Reason::Throttled => format!("the cloud limits the rate of the requests of {manager}"),
-        Reason::ApiServerUnreachable => format!("{manager} does not reach the API server"),
-        _ => format!("the last attempt of {manager} for {name} failed with an error that is not known"),
+        Reason::OtherCloudProviderID => format!("{ccm} cannot read the providerID of {name}"),
+        Reason::Forbidden => format!("the API server denies {ccm} a permission that it needs"),
+        Reason::AdmissionDenied => format!("an admission webhook or policy denies the update of {name} by {ccm}"),
+        Reason::Throttled => format!("the cloud limits the rate of the requests of {ccm}"),
+        Reason::ApiServerUnreachable => format!("{ccm} does not reach the API server"),
+        _ => format!("the last attempt of {ccm} for {name} failed with an error that is not known"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cluster, clean, events};
 use crate::nodes::{
-    diagnosis::{Diagnosis, Look, State},
+    diagnosis::{Diagnosis, Observation, State},
     evidence::NodeEvent,
 };
 
@@ -37,7 +37,7 @@ impl Cluster<'_> {
                 provider: sign.provider.to_owned(),
                 provider_id: String::new(),
                 since: sign.since,
-                looked_at: vec![Look { what: sign.what, showed: finding.evidence.clone(), was_seen: true }],
+                observations: vec![Observation { what: sign.what, showed: finding.evidence.clone(), was_seen: true }],
                 findings: vec![finding],
             }
         };
@@ -45,24 +45,24 @@ impl Cluster<'_> {
     }
 
     fn by_log(&self) -> impl Iterator<Item = (&str, Sign<'_>)> {
-        self.managers.iter().flat_map(|judged| {
-            judged.log.deleted.iter().map(|(node, message)| {
-                let what = format!("the log of {}", judged.name);
-                let provider = &judged.subject().provider;
+        self.ccms.iter().flat_map(|diagnosed| {
+            diagnosed.log.deleted.iter().map(|(node, message)| {
+                let what = format!("the log of {}", diagnosed.name);
+                let provider = &diagnosed.identity().provider;
                 (node.as_str(), Sign { uid: "", provider, since: None, what, shown: message.clone() })
             })
         })
     }
 
     fn by_status(&self) -> impl Iterator<Item = (&str, Sign<'_>)> {
-        self.evidence.deleted.iter().map(|(manager, deleted)| {
-            let provider = self.managers.iter().find(|judged| judged.subject().name == *manager);
-            let shown = format!("status.nodeDeletion.deleted of CloudControllerManager/{manager}");
+        self.evidence.deleted.iter().map(|(ccm, deleted)| {
+            let provider = self.ccms.iter().find(|diagnosed| diagnosed.identity().name == *ccm);
+            let shown = format!("status.nodeDeletion.deleted of CloudControllerManager/{ccm}");
             let sign = Sign {
                 uid: &deleted.uid,
-                provider: provider.map_or("", |judged| &judged.subject().provider),
+                provider: provider.map_or("", |diagnosed| &diagnosed.identity().provider),
                 since: Some(deleted.at.clone()),
-                what: format!("the status of CloudControllerManager/{manager}"),
+                what: format!("the status of CloudControllerManager/{ccm}"),
                 shown,
             };
             (deleted.node.as_str(), sign)
@@ -82,8 +82,8 @@ impl Cluster<'_> {
                 *known = event;
             }
         }
-        let provider = match self.managers.as_slice() {
-            [one] => one.subject().provider.as_str(),
+        let provider = match self.ccms.as_slice() {
+            [one] => one.identity().provider.as_str(),
             _ => "",
         };
         let signs = last.into_iter().map(|(node, event)| {

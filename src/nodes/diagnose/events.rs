@@ -42,7 +42,7 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, answer: &mut Answer) {
     reasons.sort_unstable();
     reasons.dedup();
     let showed = if reasons.is_empty() { "none lately".to_owned() } else { super::clean(&reasons.join(", ")) };
-    answer.look("the Events about the node", showed);
+    answer.observe("the Events about the node", showed);
     let newest = |reason: &str| events.iter().filter(|event| event.reason == reason).max_by_key(|event| event.last);
     if node.is_terminating {
         if let Some(event) = events.iter().find(|event| is_deletion(event)) {

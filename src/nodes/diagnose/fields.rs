@@ -27,7 +27,7 @@ pub(super) fn is_trap(provider_id: &str) -> bool {
 
 /// Asks the fields of a node.
 pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
-    answer.look("the Node", description(node));
+    answer.observe("the Node", description(node));
     let age = seconds_since(&node.created, cluster.evidence.now);
     let is_settled = age.is_none_or(|age| age >= SETTLED);
     let name = &node.name;
@@ -48,12 +48,12 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut 
         };
         answer.find(found(Reason::KubeletNotExternal, shown, cause));
     }
-    let may_be_known = cluster.evidence.may_have_more_managers;
-    if owners.is_foreign && (is_trap(&node.provider_id) || (node.is_uninitialized() && !may_be_known)) {
+    let may_be_known = cluster.evidence.may_have_more_ccms;
+    if owners.is_of_other_cloud && (is_trap(&node.provider_id) || (node.is_uninitialized() && !may_be_known)) {
         let known: Vec<&str> =
-            cluster.managers.iter().flat_map(|judged| &judged.subject().provider_ids).map(String::as_str).collect();
+            cluster.ccms.iter().flat_map(|diagnosed| &diagnosed.identity().provider_ids).map(String::as_str).collect();
         let cause = format!("the providerID of {name} begins with none of {}", known.join(", "));
-        answer.find(found(Reason::ForeignProviderID, &node.provider_id, cause));
+        answer.find(found(Reason::OtherCloudProviderID, &node.provider_id, cause));
     }
     if node.has_taint(SHUTDOWN) {
         let cause = format!("the cloud reports that the instance of {name} is shut down");
@@ -93,11 +93,11 @@ fn ask_network(cluster: &Cluster, node: &Node, answer: &mut Answer) {
 
 /// Whether it lacks a zone that the other nodes of its cloud have.
 fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
-    let [owner] = owners.managers.as_slice() else { return };
-    let Some(judged) = cluster.managers.get(*owner).filter(|judged| judged.subject().has_zones) else { return };
+    let [owner] = owners.ccms.as_slice() else { return };
+    let Some(diagnosed) = cluster.ccms.get(*owner).filter(|diagnosed| diagnosed.identity().has_zones) else { return };
     let lacks = [
-        ("zone", node.zone.is_empty() && judged.has_zone),
-        ("region", node.region.is_empty() && !judged.regions.is_empty()),
+        ("zone", node.zone.is_empty() && diagnosed.has_zone),
+        ("region", node.region.is_empty() && !diagnosed.regions.is_empty()),
     ];
     let missing: Vec<&str> = lacks.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect();
     if !missing.is_empty() && !node.provider_id.is_empty() {
@@ -110,7 +110,7 @@ fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer
 /// Whether nothing asks for a cloud-controller-manager for it, although there is one that would come.
 fn is_not_external(cluster: &Cluster, node: &Node) -> bool {
     let is_bare = !node.is_uninitialized() && node.provider_id.is_empty();
-    is_bare && !node.is_terminating && cluster.managers.iter().any(|manager| manager.initializes)
+    is_bare && !node.is_terminating && cluster.ccms.iter().any(|ccm| ccm.initializes)
 }
 
 fn is_other_taint(taint: &str) -> bool {

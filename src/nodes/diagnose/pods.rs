@@ -1,6 +1,6 @@
 //! Evidence from the objects of a cloud-controller-manager: its workload and its pods.
 
-use super::{GRACE, found, judged::Judged, seconds_since};
+use super::{GRACE, diagnosed::DiagnosedCcm, found, seconds_since};
 use crate::nodes::{
     cause,
     diagnosis::Finding,
@@ -15,48 +15,48 @@ use crate::nodes::{
 const BETWEEN_RUNS: &str = "CrashLoopBackOff";
 
 /// Asks the workload and the pods.
-pub(super) fn ask(judged: &mut Judged, evidence: &Evidence) {
-    let manager = judged.manager;
-    let name = judged.name.clone();
-    if let Some(is_installed) = manager.is_installed {
-        judged.look(
+pub(super) fn ask(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
+    let ccm = diagnosed.ccm;
+    let name = diagnosed.name.clone();
+    if let Some(is_installed) = ccm.is_installed {
+        diagnosed.observe(
             format!("the workload of {name}"),
             if is_installed { "it is installed" } else { "it is not installed" },
         );
         if !is_installed {
-            judged.find(Reason::NotInstalled, "there is no workload", format!("{name} is not installed"));
+            diagnosed.find(Reason::NotInstalled, "there is no workload", format!("{name} is not installed"));
             return;
         }
     }
-    let Some(pods) = &manager.pods else { return };
+    let Some(pods) = &ccm.pods else { return };
     let ready = pods.iter().filter(|pod| pod.is_ready && !pod.is_terminating).count();
-    judged.look(format!("the pods of {name}"), format!("{ready} of {} are ready{}", pods.len(), names(pods)));
-    let is_new = seconds_since(&manager.installed, evidence.now).is_some_and(|age| age < GRACE);
+    diagnosed.observe(format!("the pods of {name}"), format!("{ready} of {} are ready{}", pods.len(), names(pods)));
+    let is_new = seconds_since(&ccm.installed, evidence.now).is_some_and(|age| age < GRACE);
     if pods.is_empty() && is_new {
         return;
     }
     if pods.is_empty() {
-        let shown = manager.pod_events.last().cloned().unwrap_or_else(|| "there are no pods".to_owned());
-        judged.find(Reason::NotInstalled, &shown, format!("{name} has no pods: they are not created"));
+        let shown = ccm.pod_events.last().cloned().unwrap_or_else(|| "there are no pods".to_owned());
+        diagnosed.find(Reason::NotInstalled, &shown, format!("{name} has no pods: they are not created"));
         return;
     }
     let (stuck, others): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|pod| is_stuck(evidence, pod));
-    if others.iter().any(|pod| pod.is_ready && (pod.terminated.is_none() || leads(judged, evidence, pod))) {
+    if others.iter().any(|pod| pod.is_ready && (pod.terminated.is_none() || leads(diagnosed, evidence, pod))) {
         return;
     }
     // Its container may live although its kubelet does not.
-    let is_led = stuck.iter().any(|pod| judged.is_held_by(evidence, pod));
+    let is_led = stuck.iter().any(|pod| diagnosed.is_held_by(evidence, pod));
     if let Some(pod) = stuck.first().filter(|_| others.is_empty() && !is_led) {
-        find_stuck(judged, pod);
+        find_stuck(diagnosed, pod);
         return;
     }
     let pods = current(pods);
     if pods.iter().all(|pod| pod.node.is_empty()) {
-        unscheduled(judged, evidence, &pods);
+        unscheduled(diagnosed, evidence, &pods);
         return;
     }
     for pod in pods.into_iter().filter(|pod| !pod.node.is_empty()) {
-        ask_pod(judged, evidence, pod);
+        ask_pod(diagnosed, evidence, pod);
     }
 }
 
@@ -66,13 +66,13 @@ fn is_stuck(evidence: &Evidence, pod: &Pod) -> bool {
     pod.is_terminating && !evidence.nodes.iter().any(is_host)
 }
 
-fn find_stuck(judged: &mut Judged, pod: &Pod) {
-    let (Pod { name, namespace, node, .. }, of) = (pod, &judged.name);
+fn find_stuck(diagnosed: &mut DiagnosedCcm, pod: &Pod) {
+    let (Pod { name, namespace, node, .. }, of) = (pod, &diagnosed.name);
     let cause = format!(
         "pod {namespace}/{name} of {of} is being deleted on node {node}, whose kubelet does not report: nobody confirms that it has \
          ended, and no other pod takes its place before"
     );
-    judged.find(Reason::PodStuckTerminating, "it is Terminating, and there is no other pod", cause);
+    diagnosed.find(Reason::PodStuckTerminating, "it is Terminating, and there is no other pod", cause);
 }
 
 fn names(pods: &[Pod]) -> String {
@@ -81,18 +81,18 @@ fn names(pods: &[Pod]) -> String {
     if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
 }
 
-fn unscheduled(judged: &mut Judged, evidence: &Evidence, pods: &[&Pod]) {
+fn unscheduled(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pods: &[&Pod]) {
     let says = pods.iter().find_map(|pod| pod.unschedulable.clone());
     let is_old = pods.iter().any(|pod| seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE));
     if says.is_some() || is_old {
-        let cause = format!("no node fits the pods of {}", judged.name);
-        judged.find(Reason::Unschedulable, &says.unwrap_or_else(|| "the pods are on no node".to_owned()), cause);
+        let cause = format!("no node fits the pods of {}", diagnosed.name);
+        diagnosed.find(Reason::Unschedulable, &says.unwrap_or_else(|| "the pods are on no node".to_owned()), cause);
     }
 }
 
 /// A pod that is on a node.
-fn ask_pod(judged: &mut Judged, evidence: &Evidence, pod: &Pod) {
-    let (name, full) = (judged.name.clone(), pod.key());
+fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
+    let (name, full) = (diagnosed.name.clone(), pod.key());
     let (waiting, message) = pod.waiting.clone().unwrap_or_default();
     let is_old = seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE);
     if waiting == BETWEEN_RUNS || (pod.restarts > 0 && pod.terminated.is_some()) {
@@ -103,41 +103,41 @@ fn ask_pod(judged: &mut Judged, evidence: &Evidence, pod: &Pod) {
         let is_lost = last.contains("leaderelection lost");
         if log::misses_api_server(last) || (is_lost && log::misses_api_server(&text)) {
             let cause = format!("pod {full} of {name} does not reach the API server, and ends");
-            judged.find(Reason::ApiServerUnreachable, &shown, cause);
+            diagnosed.find(Reason::ApiServerUnreachable, &shown, cause);
         } else {
             let because = cause::of(last).map(|reason| format!(": {}", reason.title())).unwrap_or_default();
-            judged.find(Reason::CrashLoop, &shown, format!("pod {full} of {name} ends again and again{because}"));
+            diagnosed.find(Reason::CrashLoop, &shown, format!("pod {full} of {name} ends again and again{because}"));
         }
         return;
     }
     if pod.is_ready || pod.phase == "Running" {
         return;
     }
-    let event = |words: &str| judged.manager.pod_events.iter().rev().find(|event| event.contains(words)).cloned();
+    let event = |words: &str| diagnosed.ccm.pod_events.iter().rev().find(|event| event.contains(words)).cloned();
     let sandbox = event("FailedCreatePodSandBox");
     let host = evidence.nodes.iter().find(|node| node.name == pod.node);
     let lacks_network = host.and_then(|host| host.ready.as_ref()).is_some_and(|ready| ready.lacks_network);
     if !pod.is_on_host_network && is_old && (sandbox.is_some() || lacks_network) {
         let cause =
             format!("pod {full} of {name} waits for the network plugin, which waits for the nodes to be initialized");
-        judged.find(Reason::NetworkNotReady, &sandbox.unwrap_or_else(|| "NetworkPluginNotReady".to_owned()), cause);
+        diagnosed.find(Reason::NetworkNotReady, &sandbox.unwrap_or_else(|| "NetworkPluginNotReady".to_owned()), cause);
     } else if let Some(mount) = event("FailedMount").filter(|_| is_old) {
         let cause = format!("a volume of pod {full} of {name} cannot be mounted: a Secret or ConfigMap may be missing");
-        judged.find(Reason::CrashLoop, &mount, cause);
+        diagnosed.find(Reason::CrashLoop, &mount, cause);
     } else if !matches!(waiting.as_str(), "" | "ContainerCreating" | "PodInitializing") {
         let cause = format!("a container of pod {full} of {name} cannot be started");
-        judged.find(Reason::CrashLoop, &format!("{waiting}: {message}"), cause);
+        diagnosed.find(Reason::CrashLoop, &format!("{waiting}: {message}"), cause);
     }
 }
 
 /// Whether it has recovered: it is ready, and holds the lease.
-fn leads(judged: &Judged, evidence: &Evidence, pod: &Pod) -> bool {
-    pod.is_ready && (evidence.leases.is_none() || judged.log.leads() || judged.is_held_by(evidence, pod))
+fn leads(diagnosed: &DiagnosedCcm, evidence: &Evidence, pod: &Pod) -> bool {
+    pod.is_ready && (evidence.leases.is_none() || diagnosed.log.leads() || diagnosed.is_held_by(evidence, pod))
 }
 
 /// For clouds with a node manager: what is wrong with it on a node.
-pub(super) fn of_node_manager(judged: &Judged, node: &Node, evidence: &Evidence) -> Option<Finding> {
-    let pods = judged.manager.node_manager.as_ref()?;
+pub(super) fn of_node_manager(diagnosed: &DiagnosedCcm, node: &Node, evidence: &Evidence) -> Option<Finding> {
+    let pods = diagnosed.ccm.node_manager.as_ref()?;
     let is_young = |created: &str| seconds_since(created, evidence.now).is_some_and(|age| age < GRACE);
     if is_young(&node.created) {
         return None;

@@ -2,12 +2,12 @@ use std::time::Instant;
 
 use super::*;
 use crate::{
-    facts::manager::Controller,
+    facts::ccm::Controller,
     nodes::{
-        evidence::{Lease, Manager, Pod, Unseen},
+        evidence::{Ccm, Lease, Pod, Unseen},
+        identity::CcmIdentity,
         node::{Ready, SHUTDOWN, UNINITIALIZED},
         observed,
-        subject::Subject,
     },
 };
 
@@ -75,8 +75,8 @@ fn lease(holder: &str) -> Lease {
 
 /// A cluster in which nothing is wrong but that `a` waits for a reason that nobody knows.
 fn evidence() -> Evidence {
-    let manager = Manager {
-        subject: Subject {
+    let ccm = Ccm {
+        identity: CcmIdentity {
             name: "aws".into(),
             provider: "aws".into(),
             namespace: "kube-system".into(),
@@ -84,18 +84,18 @@ fn evidence() -> Evidence {
             has_zones: true,
             account: "aws".into(),
             lease_name: "cloud-controller-manager".into(),
-            ..Subject::default()
+            ..CcmIdentity::default()
         },
         is_installed: Some(true),
         pods: Some(vec![pod()]),
-        missing_rights: Some(Vec::new()),
+        missing_permissions: Some(Vec::new()),
         log: Some(Vec::new()),
-        ..Manager::default()
+        ..Ccm::default()
     };
     Evidence {
         now: at(NOW),
         nodes: vec![waiting("a"), healthy("b"), healthy("c")],
-        managers: vec![manager],
+        ccms: vec![ccm],
         leases: Some(vec![lease("b_1")]),
         other_pods: Some(Vec::new()),
         events: Some(Vec::new()),
@@ -113,7 +113,7 @@ fn with(change: Change) -> Evidence {
 
 fn logs(evidence: &mut Evidence, lines: &[&str]) {
     let headed = lines.iter().map(|line| format!("E0101 11:59:59.000000       1 node_controller.go:237] {line}"));
-    evidence.managers[0].log = Some(headed.collect());
+    evidence.ccms[0].log = Some(headed.collect());
 }
 
 /// The newest attempt for `a` has failed.
@@ -139,7 +139,7 @@ fn reasons(diagnoses: &[Diagnosis], node: &str) -> Vec<Reason> {
 }
 
 fn first(evidence: &mut Evidence) -> &mut Pod {
-    &mut evidence.managers[0].pods.as_mut().unwrap()[0]
+    &mut evidence.ccms[0].pods.as_mut().unwrap()[0]
 }
 
 /// Makes `a` an initialized node with this change.
@@ -154,25 +154,25 @@ fn not_ready(node: &mut Node) {
 
 /// Each reason, evidence of `a` in which only it is found, and evidence that differs a little, in which it is not found.
 const CASES: &[(Reason, Change, Change)] = &[
-    (Reason::NotInstalled, |e| e.managers[0].is_installed = Some(false), |e| e.managers[0].is_installed = None),
+    (Reason::NotInstalled, |e| e.ccms[0].is_installed = Some(false), |e| e.ccms[0].is_installed = None),
     (
         Reason::NotInstalled,
         |e| {
-            e.managers.clear();
+            e.ccms.clear();
             e.leases = Some(Vec::new());
         },
         |e| {
-            e.managers.clear();
-            e.may_have_more_managers = true;
+            e.ccms.clear();
+            e.may_have_more_ccms = true;
         },
     ),
     (
         Reason::NotInstalled,
         |e| {
-            e.managers[0].pods = Some(Vec::new());
-            e.managers[0].pod_events = vec!["FailedCreate: violates PodSecurity".into()];
+            e.ccms[0].pods = Some(Vec::new());
+            e.ccms[0].pod_events = vec!["FailedCreate: violates PodSecurity".into()];
         },
-        |e| e.managers[0].pods = None,
+        |e| e.ccms[0].pods = None,
     ),
     (
         Reason::CrashLoop,
@@ -238,7 +238,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             let mut second = pod();
             (second.is_ready, second.phase, second.node) = (false, "Pending".into(), String::new());
             second.unschedulable = Some("no free ports".into());
-            e.managers[0].pods.as_mut().unwrap().push(second);
+            e.ccms[0].pods.as_mut().unwrap().push(second);
         },
     ),
     (
@@ -266,11 +266,11 @@ const CASES: &[(Reason, Change, Change)] = &[
         Reason::ApiServerUnreachable,
         |e| {
             e.leases = Some(Vec::new());
-            e.managers[0].log = None;
+            e.ccms[0].log = None;
         },
         |e| {
             e.leases = Some(Vec::new());
-            e.managers[0].log = None;
+            e.ccms[0].log = None;
             first(e).created = JUST_NOW.into();
         },
     ),
@@ -336,11 +336,11 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::WrongScope,
         |e| {
-            e.managers[0].subject.region = Some("us-1".into());
+            e.ccms[0].identity.region = Some("us-1".into());
             fails(e, "instance not found");
         },
         |e| {
-            e.managers[0].subject.region = Some("eu-1".into());
+            e.ccms[0].identity.region = Some("eu-1".into());
             fails(e, "instance not found");
         },
     ),
@@ -397,20 +397,20 @@ const CASES: &[(Reason, Change, Change)] = &[
         },
     ),
     (
-        Reason::ForeignProviderID,
+        Reason::OtherCloudProviderID,
         |e| e.nodes[0].provider_id = "k3s://a".into(),
         |e| e.nodes[0].provider_id = "aws:///eu-1a/i-1".into(),
     ),
     (
-        Reason::ForeignProviderID,
+        Reason::OtherCloudProviderID,
         |e| initialized(e, |node| node.provider_id = "rke2://a".into()),
         // A node of another cloud that waits for nothing.
         |e| initialized(e, |node| node.provider_id = "metal://a".into()),
     ),
     (
         Reason::Forbidden,
-        |e| e.managers[0].missing_rights = Some(vec!["update nodes".into()]),
-        |e| e.managers[0].missing_rights = Some(vec!["delete nodes".into()]),
+        |e| e.ccms[0].missing_permissions = Some(vec!["update nodes".into()]),
+        |e| e.ccms[0].missing_permissions = Some(vec!["delete nodes".into()]),
     ),
     (
         Reason::Forbidden,
@@ -436,7 +436,7 @@ const CASES: &[(Reason, Change, Change)] = &[
         |e| {
             let pod = first(e);
             (pod.is_ready, pod.phase, pod.is_on_host_network) = (false, "Pending".into(), false);
-            e.managers[0].pod_events = vec!["FailedCreatePodSandBox: no network".into()];
+            e.ccms[0].pod_events = vec!["FailedCreatePodSandBox: no network".into()];
             e.leases = Some(Vec::new());
         },
         // Its own network is that of the host, and the node waits for the network until it is initialized.
@@ -476,7 +476,7 @@ const CASES: &[(Reason, Change, Change)] = &[
         },
     ),
     (
-        Reason::TwoManagers,
+        Reason::TwoCCMs,
         |e| {
             let other = Pod { name: "cpi".into(), node: "c".into(), lease_name: "other".into(), ..pod() };
             e.other_pods = Some(vec![other]);
@@ -620,8 +620,8 @@ const CASES: &[(Reason, Change, Change)] = &[
     ),
     (
         Reason::NodeManagerNotReady,
-        |e| e.managers[0].node_manager = Some(vec![pod()]),
-        |e| e.managers[0].node_manager = Some(vec![Pod { node: "a".into(), ..pod() }]),
+        |e| e.ccms[0].node_manager = Some(vec![pod()]),
+        |e| e.ccms[0].node_manager = Some(vec![Pod { node: "a".into(), ..pod() }]),
     ),
     // Its kubelet still reports, and will stop it.
     (Reason::PodStuckTerminating, gone::stuck, |e| first(e).is_terminating = true),
@@ -654,13 +654,13 @@ fn a_healthy_cluster_has_no_finding_and_a_node_that_waits_for_long_has_one() {
     let blind = Evidence {
         now: at(NOW),
         nodes: vec![waiting("a"), self::healthy("b")],
-        may_have_more_managers: true,
+        may_have_more_ccms: true,
         unseen: vec![Unseen { what: "pods".into(), why: "forbidden".into(), command: "kubectl get pods".into() }],
         ..Evidence::default()
     };
     let found = diagnose(&blind);
     assert_eq!(reasons(&found, "a"), [Reason::CauseUnknown]);
-    let last = found[0].looked_at.last().unwrap();
+    let last = found[0].observations.last().unwrap();
     assert!(!last.was_seen && last.showed.contains("kubectl get pods"), "{last:?}");
     assert_eq!((found[1].state, found[1].findings.len()), (State::NotManaged, 0));
 }
@@ -669,32 +669,32 @@ fn a_healthy_cluster_has_no_finding_and_a_node_that_waits_for_long_has_one() {
 fn what_has_to_be_fixed_first_comes_first() {
     let mut evidence = evidence();
     fails(&mut evidence, "instance not found");
-    evidence.managers[0].missing_rights = Some(vec!["patch nodes/status".into()]);
+    evidence.ccms[0].missing_permissions = Some(vec!["patch nodes/status".into()]);
     evidence.nodes[0].taints.push(SHUTDOWN.into());
     let found = diagnose(&evidence);
     assert_eq!(reasons(&found, "a"), [Reason::Forbidden, Reason::InstanceNotFound, Reason::InstanceStopped]);
     let ranks: BTreeSet<usize> = Reason::ALL.iter().map(|reason| reason.rank()).collect();
     assert_eq!(ranks, (0..Reason::ALL.len()).collect(), "each reason has a place in the order");
-    let looks: Vec<&str> = found[0].looked_at.iter().map(|look| look.what.as_str()).collect();
+    let observations: Vec<&str> = found[0].observations.iter().map(|one| one.what.as_str()).collect();
     let order =
-        ["the Node", "the workload", "the pods", "the lease", "the rights", "all nodes", "the Events", "the log"];
+        ["the Node", "the workload", "the pods", "the lease", "the permissions", "all nodes", "the Events", "the log"];
     let places: Vec<usize> =
-        order.iter().map(|what| looks.iter().position(|look| look.starts_with(what)).expect(what)).collect();
-    assert!(places.is_sorted(), "{looks:#?}");
+        order.iter().map(|what| observations.iter().position(|one| one.starts_with(what)).expect(what)).collect();
+    assert!(places.is_sorted(), "{observations:#?}");
 }
 
 #[test]
-fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_initialize() {
+fn a_node_belongs_to_the_ccm_of_its_cloud_and_without_an_id_to_all_that_initialize() {
     let mut evidence = evidence();
-    let mut hetzner = evidence.managers[0].clone();
-    hetzner.subject = Subject {
+    let mut hetzner = evidence.ccms[0].clone();
+    hetzner.identity = CcmIdentity {
         name: "hcloud".into(),
         provider: "hcloud".into(),
         provider_ids: vec!["hcloud://".into()],
-        ..hetzner.subject
+        ..hetzner.identity
     };
     hetzner.pods.as_mut().unwrap()[0].controllers = Some(vec![Controller::Service]);
-    evidence.managers.push(hetzner);
+    evidence.ccms.push(hetzner);
     evidence.nodes[1].provider_id = "hcloud://1".into();
     evidence.nodes[2].provider_id = "metal://1".into();
     let found = diagnose(&evidence);
@@ -702,11 +702,11 @@ fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_init
     assert_eq!(of(0), ("aws", State::Uninitialized), "hcloud does not initialize nodes");
     assert_eq!(of(1), ("hcloud", State::Initialized));
     assert_eq!(of(2), ("", State::NotManaged));
-    evidence.managers[1].pods.as_mut().unwrap()[0].controllers = None;
+    evidence.ccms[1].pods.as_mut().unwrap()[0].controllers = None;
     assert_eq!(diagnose(&evidence)[0].provider, "aws,hcloud");
     // On OpenShift a provider may not say how its providerIDs begin.
-    evidence.managers.truncate(1);
-    evidence.managers[0].subject.provider_ids.clear();
+    evidence.ccms.truncate(1);
+    evidence.ccms[0].identity.provider_ids.clear();
     assert_eq!(diagnose(&evidence)[2].state, State::Initialized);
 }
 
@@ -757,12 +757,12 @@ fn no_log_can_steer_a_terminal_or_make_this_panic() {
             |next: &mut dyn FnMut(usize) -> usize| (0..next(9)).map(|_| PIECES[next(PIECES.len())]).collect::<String>();
         let text: Vec<String> = (0..next(5)).map(|_| PIECES[..next(3)].concat() + &line(&mut next)).collect();
         let mut evidence = evidence();
-        evidence.managers[0].log = Some(observed::lines(&text.join("\n")));
+        evidence.ccms[0].log = Some(observed::lines(&text.join("\n")));
         for one in diagnose(&evidence) {
             let shown = serde_json::to_string(&one).unwrap();
             assert!(!shown.contains("Zq7"), "{shown}");
             let texts = one.findings.iter().flat_map(|finding| [&finding.evidence, &finding.cause]);
-            for text in texts.chain(one.looked_at.iter().map(|look| &look.showed)) {
+            for text in texts.chain(one.observations.iter().map(|one| &one.showed)) {
                 assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
             }
             failed += usize::from(one.findings.iter().any(|finding| !finding.evidence.is_empty()));
@@ -772,7 +772,7 @@ fn no_log_can_steer_a_terminal_or_make_this_panic() {
 }
 
 #[test]
-fn what_is_the_same_for_all_nodes_is_judged_once() {
+fn what_is_the_same_for_all_nodes_is_diagnosed_once() {
     let mut evidence = evidence();
     evidence.nodes = (0..5_000).map(|index| waiting(&format!("node-{index}"))).collect();
     fails(&mut evidence, "instance not found");
@@ -791,27 +791,26 @@ fn lines(messages: &[&str]) -> Vec<String> {
 fn who_leads_by_its_log_leads_whatever_the_machine_is_called() {
     let mut evidence = evidence();
     evidence.leases = Some(vec![lease("host-of-b_1")]);
-    evidence.managers[0].log = Some(lines(&["successfully acquired lease kube-system/cloud-controller-manager"]));
+    evidence.ccms[0].log = Some(lines(&["successfully acquired lease kube-system/cloud-controller-manager"]));
     assert_eq!(reasons(&diagnose(&evidence), "a"), [Reason::CauseUnknown]);
     // It crashed once, some day, and leads since then.
     first(&mut evidence).restarts = 1;
     first(&mut evidence).terminated = Some(("Error".into(), "leaderelection lost".into()));
     assert_eq!(reasons(&diagnose(&evidence), "a"), [Reason::CauseUnknown]);
-    evidence.managers[0].log =
-        Some(lines(&["attempting to acquire leader lease kube-system/cloud-controller-manager..."]));
+    evidence.ccms[0].log = Some(lines(&["attempting to acquire leader lease kube-system/cloud-controller-manager..."]));
     assert!(reasons(&diagnose(&evidence), "a").contains(&Reason::CrashLoop));
 }
 
 #[test]
-fn a_companion_with_another_lease_does_not_initialize_nodes() {
+fn an_additional_ccm_with_another_lease_does_not_initialize_nodes() {
     let mut evidence = evidence();
-    let companion = Pod { name: "companion".into(), node: "b".into(), lease_name: "own".into(), ..pod() };
-    evidence.other_pods = Some(vec![companion]);
+    let additional = Pod { name: "companion".into(), node: "b".into(), lease_name: "own".into(), ..pod() };
+    evidence.other_pods = Some(vec![additional]);
     // On the same machine: it holds the lease of nobody else.
-    assert!(!reasons(&diagnose(&evidence), "a").contains(&Reason::TwoManagers));
+    assert!(!reasons(&diagnose(&evidence), "a").contains(&Reason::TwoCCMs));
     evidence.other_pods = None;
-    let looks = diagnose(&evidence).swap_remove(0).looked_at;
-    assert!(!looks.iter().any(|look| look.what.contains("other cloud-controller-managers")), "{looks:#?}");
+    let observations = diagnose(&evidence).swap_remove(0).observations;
+    assert!(!observations.iter().any(|one| one.what.contains("other cloud-controller-managers")), "{observations:#?}");
 }
 
 #[test]
@@ -819,26 +818,26 @@ fn what_has_just_been_installed_is_given_time() {
     let of = |change: Change| reasons(&diagnose(&with(change)), "a");
     let nothing: [Reason; 0] = [];
     let no_pods = |e: &mut Evidence| {
-        (e.managers[0].pods, e.leases) = (Some(Vec::new()), Some(Vec::new()));
-        e.managers[0].installed = JUST_NOW.into();
+        (e.ccms[0].pods, e.leases) = (Some(Vec::new()), Some(Vec::new()));
+        e.ccms[0].installed = JUST_NOW.into();
     };
     assert_eq!(of(no_pods), nothing);
     let being_pulled = |e: &mut Evidence| {
         let pod = first(e);
         (pod.is_ready, pod.phase, pod.created) = (false, "Pending".into(), "2026-01-01T11:58:00Z".into());
         pod.waiting = Some(("ContainerCreating".into(), String::new()));
-        (e.leases, e.managers[0].log) = (Some(Vec::new()), None);
+        (e.leases, e.ccms[0].log) = (Some(Vec::new()), None);
     };
     assert_eq!(of(being_pulled), nothing);
     let for_long = |e: &mut Evidence| {
         let pod = first(e);
         (pod.is_ready, pod.phase) = (false, "Pending".into());
-        (e.leases, e.managers[0].log) = (Some(Vec::new()), None);
+        (e.leases, e.ccms[0].log) = (Some(Vec::new()), None);
     };
     assert_eq!(of(for_long), [Reason::CauseUnknown], "it does not run, and cannot renew anything");
     let young = |e: &mut Evidence| {
         e.nodes[0].created = JUST_NOW.into();
-        e.managers[0].node_manager = Some(Vec::new());
+        e.ccms[0].node_manager = Some(Vec::new());
     };
     assert_eq!(of(young), nothing);
 }
@@ -846,8 +845,8 @@ fn what_has_just_been_installed_is_given_time() {
 #[test]
 fn on_azure_the_node_manager_initializes_its_node() {
     let evidence = with(|e| {
-        e.managers[0].node_manager = Some(vec![Pod { node: "a".into(), ..pod() }]);
-        e.managers[0].missing_rights = Some(vec!["update nodes".into()]);
+        e.ccms[0].node_manager = Some(vec![Pod { node: "a".into(), ..pod() }]);
+        e.ccms[0].missing_permissions = Some(vec!["update nodes".into()]);
     });
     let found = diagnose(&evidence);
     assert_eq!(reasons(&found, "a"), [Reason::CauseUnknown]);
@@ -858,7 +857,7 @@ fn on_azure_the_node_manager_initializes_its_node() {
 fn a_cloud_controller_manager_of_somebody_else_is_no_missing_one() {
     let strange = |change: Change| {
         let mut evidence = with(change);
-        evidence.managers.clear();
+        evidence.ccms.clear();
         diagnose(&evidence).swap_remove(0).findings
     };
     let embedded = strange(|e| e.leases.as_mut().unwrap()[0].name = "k3s-cloud-controller-manager".into());
@@ -889,7 +888,7 @@ fn a_renewal_changes_nothing_that_is_shown() {
 #[test]
 fn no_name_in_a_cause_steers_a_terminal() {
     let evidence = with(|e| {
-        e.managers[0].subject.region = Some("us\u{9b}2J\u{202e}".into());
+        e.ccms[0].identity.region = Some("us\u{9b}2J\u{202e}".into());
         fails(e, "instance not found");
     });
     let found = diagnose(&evidence);

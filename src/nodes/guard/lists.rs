@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::Entry;
-use crate::facts::manager::Deletable;
+use crate::facts::ccm::Deletable;
 
 /// How long a list must have been live: each API server refreshes its policies every second.
 pub const REFRESH: Duration = Duration::from_secs(5);

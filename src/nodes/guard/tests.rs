@@ -131,8 +131,8 @@ fn a_message_names_few_prefixes() {
     assert_eq!(named(&prefixes(MOST_NAMED)), prefixes(MOST_NAMED));
     let mut few = prefixes(MOST_NAMED);
     few.push("and 28 more".to_owned());
-    let why = Why::ForeignProviderID(named(&prefixes(32)));
-    assert_eq!(why, Why::ForeignProviderID(few));
+    let why = Why::OtherCloudProviderID(named(&prefixes(32)));
+    assert_eq!(why, Why::OtherCloudProviderID(few));
     assert!(why.to_string().len() < 1_000, "{why}");
     assert_eq!(named(&[]), Vec::<String>::new());
 }
@@ -140,8 +140,11 @@ fn a_message_names_few_prefixes() {
 #[test]
 fn each_fixed_rule_denies() {
     let prefixes = vec!["aws:///".to_owned()];
-    assert_eq!(case(|one| one.gone().provider_id = "gce:///x".into()).why(), Why::ForeignProviderID(prefixes.clone()));
-    assert_eq!(case(|one| one.gone().provider_id.clear()).why(), Why::ForeignProviderID(prefixes));
+    assert_eq!(
+        case(|one| one.gone().provider_id = "gce:///x".into()).why(),
+        Why::OtherCloudProviderID(prefixes.clone())
+    );
+    assert_eq!(case(|one| one.gone().provider_id.clear()).why(), Why::OtherCloudProviderID(prefixes));
     let select = |one: &mut Case| one.settings.selector.match_labels = [("pool".to_owned(), "a".to_owned())].into();
     let with = |one: &mut Case, pool: &str| one.gone().labels = [("pool".to_owned(), pool.to_owned())].into();
     assert_eq!(case(select).why(), Why::NotSelected);

@@ -11,7 +11,7 @@ use crate::nodes::node::{ALLOW_CONTROL_PLANE, KEEP};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It is of another cloud, or of none.
-    ForeignProviderID(Vec<String>),
+    OtherCloudProviderID(Vec<String>),
     /// Its labels do not match the selector.
     NotSelected,
     /// Somebody keeps it.
@@ -63,7 +63,7 @@ impl Why {
     /// One word for programs. The same cause has the same word, whatever its numbers are.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::ForeignProviderID(_) => "OtherCloud",
+            Self::OtherCloudProviderID(_) => "OtherCloud",
             Self::NotSelected => "NotSelected",
             Self::Kept => "Kept",
             Self::Uninitialized => "Uninitialized",
@@ -94,7 +94,7 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ForeignProviderID(prefixes) => {
+            Self::OtherCloudProviderID(prefixes) => {
                 write!(f, "its providerID is not of this cloud ({})", prefixes.join(", "))
             }
             Self::NotSelected => f.write_str("its labels do not match spec.nodeDeletion.selector"),

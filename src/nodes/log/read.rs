@@ -8,9 +8,9 @@ use crate::{
     error::chain,
     nodes::{
         evidence::{Lease, Pod, Seen, Unseen},
+        identity::CcmIdentity,
         log::Log,
         observed,
-        subject::Subject,
     },
     provider::CCM,
 };
@@ -29,7 +29,7 @@ const NO_ADDRESS: &str = "no preferred addresses found";
 /// its own words.
 pub async fn log(
     client: &Client,
-    subject: &Subject,
+    identity: &CcmIdentity,
     pods: Option<&[Pod]>,
     lease: Option<&Lease>,
 ) -> Seen<Option<Vec<String>>> {
@@ -39,26 +39,26 @@ pub async fn log(
     let leader = lease.and_then(|lease| pods.iter().find(|pod| observed::holds(lease, pod)));
     let only = || pods.first().filter(|_| pods.len() == 1);
     if let Some(pod) = leader.or_else(only) {
-        return log_of(client, subject, pod).await.map(Some);
+        return log_of(client, identity, pod).await.map(Some);
     }
     for pod in pods.iter().filter(|pod| pod.phase == "Running").take(MOST_LOGS) {
-        if let Ok(log) = log_of(client, subject, pod).await
+        if let Ok(log) = log_of(client, identity, pod).await
             && Log::of(&log).leads()
         {
             return Ok(Some(log));
         }
     }
     let why = "no pod is known to hold the lease".to_owned();
-    let command = log_command(subject, &format!("-l {} --prefix", subject.selector));
+    let command = log_command(identity, &format!("-l {} --prefix", identity.selector));
     Err(Unseen { what: "the log of the pod that leads".to_owned(), why, command })
 }
 
-fn log_command(Subject { namespace, .. }: &Subject, what: &str) -> String {
+fn log_command(CcmIdentity { namespace, .. }: &CcmIdentity, what: &str) -> String {
     format!("kubectl logs -n {namespace} {what} -c {CCM} --tail={}", LOG.0)
 }
 
-async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> Seen<Vec<String>> {
-    let (namespace, (lines, bytes)) = (&subject.namespace, LOG);
+async fn log_of(client: &Client, identity: &CcmIdentity, pod: &Pod) -> Seen<Vec<String>> {
+    let (namespace, (lines, bytes)) = (&identity.namespace, LOG);
     let params = LogParams {
         container: Some(CCM.to_owned()),
         tail_lines: Some(lines),
@@ -77,9 +77,9 @@ async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> Seen<Vec<Strin
                     pod.node
                 )
             } else {
-                log_command(subject, &pod.name)
+                log_command(identity, &pod.name)
             };
-            Err(Unseen { what, why: observed::words(&chain(&cause)), command })
+            Err(Unseen { what, why: observed::sanitized(&chain(&cause)), command })
         }
     }
 }

@@ -81,7 +81,7 @@ fn a_pod_keeps_why_it_does_not_run_and_what_it_is_told() {
 #[test]
 fn other_cloud_controller_managers_are_known_by_image_or_name() {
     let is = |name: &str, image: &str| {
-        is_manager(&json!({"metadata": {"name": name}, "spec": {"containers": [{"image": image}]}}))
+        is_ccm(&json!({"metadata": {"name": name}, "spec": {"containers": [{"image": image}]}}))
     };
     for (name, image) in [
         ("cloud-controller-manager-server-1", "rancher/hardened-kubernetes:v1"),
@@ -109,9 +109,9 @@ fn leases_and_events_are_read_in_all_their_forms() {
         "metadata": {"name": "cloud-controller-manager-second", "namespace": "kube-system"},
         "spec": {"holderIdentity": "n_1", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15},
     }));
-    assert!(lease.is_managers() && lease.renewed.is_some() && lease.duration_seconds == 15);
-    assert!(Lease::of(&json!({"metadata": {"name": "k3s-cloud-controller-manager"}})).is_managers());
-    assert!(!Lease::of(&json!({"metadata": {"name": "kube-scheduler"}})).is_managers());
+    assert!(lease.is_ccms() && lease.renewed.is_some() && lease.duration_seconds == 15);
+    assert!(Lease::of(&json!({"metadata": {"name": "k3s-cloud-controller-manager"}})).is_ccms());
+    assert!(!Lease::of(&json!({"metadata": {"name": "kube-scheduler"}})).is_ccms());
 
     let old = NodeEvent::of(&json!({
         "involvedObject": {"kind": "Node", "name": "a", "uid": "u"}, "reason": "DeletingNodeFailed", "message": "token=abcdefghijklmnop\u{7}",

@@ -2,13 +2,13 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    plan::{grants::VERBS, rbac, rights},
+    plan::{grants::VERBS, needs, rbac},
     provider::{catalog::Catalog, embedded},
 };
 
 fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a> {
     Installation {
-        providers: providers.iter().map(|name| catalog.upstream_of(name).unwrap()).collect(),
+        providers: providers.iter().map(|name| catalog.kubernetes_of(name).unwrap()).collect(),
         namespaces: vec!["kube-system".into()],
         operator_namespace: NAME.into(),
         secrets: vec!["credentials".into()],
@@ -42,8 +42,8 @@ fn find<'a>(objects: &'a [Value], kind: &str, name: &str, namespace: &str) -> Op
     })
 }
 
-/// Every single right of rules, as `group/resource:verb name`.
-fn rights(rules: &Value) -> BTreeSet<String> {
+/// Every single permission of rules, as `group/resource:verb name`.
+fn permissions(rules: &Value) -> BTreeSet<String> {
     let texts = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
     };
@@ -64,32 +64,32 @@ fn rights(rules: &Value) -> BTreeSet<String> {
     all
 }
 
-/// The rights of the operator in a namespace, or everywhere.
+/// The permissions of the operator in a namespace, or everywhere.
 fn held(objects: &[Value], namespace: &str) -> BTreeSet<String> {
     let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
     let roles = objects.iter().filter(|object| {
         object["kind"] == kind && object["metadata"]["namespace"].as_str().unwrap_or_default() == namespace
     });
-    roles.flat_map(|role| rights(&role["rules"])).collect()
+    roles.flat_map(|role| permissions(&role["rules"])).collect()
 }
 
 #[test]
 fn the_operator_holds_what_it_grants() {
     let catalog = embedded::catalog().unwrap();
-    for provider in catalog.upstream() {
+    for provider in catalog.kubernetes() {
         let mut installation = installation(&catalog, &[&provider.descriptor.name]);
         let candidates = ["kube-system", "own"];
         let namespace = candidates.into_iter().find(|one| provider.descriptor.namespaces.include(one)).unwrap();
         installation.namespaces = vec![namespace.to_owned()];
         let (_, objects) = printed(&installation);
         let (everywhere, inside) = (held(&objects, ""), held(&objects, namespace));
-        let computed = rights(&rights::rules(&provider.descriptor.controllers(), &provider.descriptor.rights));
+        let computed = permissions(&needs::rules(&provider.descriptor.controllers(), &provider.descriptor.permissions));
         assert!(computed.is_subset(&everywhere), "{:?}", computed.difference(&everywhere));
         for role in provider.manifests.iter().filter(|object| object.kind().kind.ends_with("Role")) {
-            for right in rights(&role.value()["rules"]) {
-                let holds = |held: &BTreeSet<String>| held.contains(&right);
+            for permission in permissions(&role.value()["rules"]) {
+                let holds = |held: &BTreeSet<String>| held.contains(&permission);
                 let is_held = holds(&everywhere) || (role.kind().namespaced && holds(&inside));
-                assert!(is_held, "{} grants {right}", role.key());
+                assert!(is_held, "{} grants {permission}", role.key());
             }
         }
         for object in &provider.manifests {
@@ -97,8 +97,8 @@ fn the_operator_holds_what_it_grants() {
             for verb in VERBS {
                 let is_named = !kind.namespaced && !["list", "watch"].contains(&verb);
                 let name = if is_named { object.name() } else { "" };
-                let right = format!("{}/{}:{verb} {name}", kind.group, kind.plural);
-                assert!(everywhere.contains(&right) || inside.contains(&right), "{right}");
+                let permission = format!("{}/{}:{verb} {name}", kind.group, kind.plural);
+                assert!(everywhere.contains(&permission) || inside.contains(&permission), "{permission}");
             }
         }
     }
@@ -107,19 +107,19 @@ fn the_operator_holds_what_it_grants() {
 #[test]
 fn the_operator_holds_nothing_that_gives_it_more() {
     let catalog = embedded::catalog().unwrap();
-    let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+    let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     let (_, objects) = printed(&installation(&catalog, &all));
     // Why a node waits stands in the log of a pod.
     let looks = ["/pods:list ", "/pods/log:get "];
     let held = ["", "kube-system", NAME].into_iter().flat_map(|namespace| held(&objects, namespace));
-    for right in held.filter(|right| !looks.contains(&&**right)) {
+    for permission in held.filter(|permission| !looks.contains(&&**permission)) {
         for forbidden in ["*", ":escalate", ":impersonate", ":bind", "pods", "nodes:delete", "/exec", "token:"] {
-            assert!(!right.contains(forbidden), "{right}");
+            assert!(!permission.contains(forbidden), "{permission}");
         }
-        let is_secret = right.starts_with("/secrets:");
+        let is_secret = permission.starts_with("/secrets:");
         assert!(
-            !is_secret || ["/secrets:list credentials", "/secrets:watch credentials"].contains(&&*right),
-            "{right}"
+            !is_secret || ["/secrets:list credentials", "/secrets:watch credentials"].contains(&&*permission),
+            "{permission}"
         );
     }
     for role in objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Role")) {
@@ -129,14 +129,17 @@ fn the_operator_holds_nothing_that_gives_it_more() {
 }
 
 #[test]
-fn rights_follow_from_the_chosen_providers() {
+fn permissions_follow_from_the_chosen_providers() {
     let catalog = embedded::catalog().unwrap();
     let mut aws = installation(&catalog, &["aws"]);
     aws.secrets = Vec::new();
     let (_, objects) = printed(&aws);
     let inside = held(&objects, "kube-system");
     assert!(inside.contains("apps/daemonsets:create ") && !inside.contains("apps/deployments:create "), "{inside:?}");
-    assert!(!inside.iter().any(|right| right.contains("secrets")), "without a name it would be for all: {inside:?}");
+    assert!(
+        !inside.iter().any(|permission| permission.contains("secrets")),
+        "without a name it would be for all: {inside:?}"
+    );
     let (_, objects) = printed(&installation(&catalog, &["aws", "hcloud"]));
     let inside = held(&objects, "kube-system");
     assert!(inside.contains("apps/daemonsets:create ") && inside.contains("apps/deployments:create "), "{inside:?}");
@@ -147,8 +150,8 @@ fn rights_follow_from_the_chosen_providers() {
 
 /// `02_rbac.yaml` says what the operator does in kube-system for a cloud-controller-manager elsewhere.
 #[test]
-fn of_foreign_roles_only_the_authentication_reader_is_bound() {
-    for provider in embedded::catalog().unwrap().upstream() {
+fn of_other_roles_only_the_authentication_reader_is_bound() {
+    for provider in embedded::catalog().unwrap().kubernetes() {
         let own: Vec<_> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
         for binding in &provider.manifests {
             let role = &binding.value()["roleRef"];
@@ -251,17 +254,17 @@ fn what_is_printed_keeps_the_comments_of_the_files() {
 #[test]
 fn the_operator_may_let_nodes_be_deleted_only_if_that_is_asked_for() {
     let catalog = embedded::catalog().unwrap();
-    let rights_with = |node_deletion| {
+    let permissions_with = |node_deletion| {
         let (_, objects) = printed(&Installation { node_deletion, ..installation(&catalog, &["aws"]) });
         let role = find(&objects, "ClusterRole", NAME, "").unwrap();
         let deployment = find(&objects, "Deployment", NAME, NAME).unwrap();
         let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
-        (rights(&role["rules"]), args.contains(NODE_DELETION_FLAG))
+        (permissions(&role["rules"]), args.contains(NODE_DELETION_FLAG))
     };
-    let (without, has_flag) = rights_with(false);
-    assert!(without.iter().all(|right| !right.contains("nodes:delete")), "{without:?}");
+    let (without, has_flag) = permissions_with(false);
+    assert!(without.iter().all(|permission| !permission.contains("nodes:delete")), "{without:?}");
     assert!(!has_flag);
-    let (with, has_flag) = rights_with(true);
+    let (with, has_flag) = permissions_with(true);
     let more: Vec<_> = with.difference(&without).collect();
     assert_eq!(more, ["/nodes:delete "], "{with:?}");
     assert!(has_flag);
@@ -277,14 +280,14 @@ fn what_has_no_namespace_is_changed_by_name() {
     let held = held(&printed(&installation).1, "");
     let kinds =
         ["clusterroles", "clusterrolebindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"];
-    for right in &held {
-        let (what, name) = right.split_once(' ').unwrap();
+    for permission in &held {
+        let (what, name) = permission.split_once(' ').unwrap();
         let (resource, verb) = what.split_once('/').unwrap().1.split_once(':').unwrap();
         if !kinds.contains(&resource) {
             continue;
         }
         let is_seen = ["list", "watch"].contains(&verb);
-        assert_eq!(name.is_empty(), is_seen, "{right}");
+        assert_eq!(name.is_empty(), is_seen, "{permission}");
     }
     let may = |what: &str, name: &str| held.contains(&format!("{what}:delete {name}"));
     let rbac = "rbac.authorization.k8s.io";
@@ -308,8 +311,8 @@ fn leases_are_granted_by_name() {
     installation.limits.leases = vec!["own".into()];
     let held = held(&printed(&installation).1, "kube-system");
     let of = |verb: &str| -> Vec<_> {
-        let right = format!("coordination.k8s.io/leases:{verb} ");
-        held.iter().filter_map(|held| held.strip_prefix(&right)).collect()
+        let permission = format!("coordination.k8s.io/leases:{verb} ");
+        held.iter().filter_map(|held| held.strip_prefix(&permission)).collect()
     };
     let names = ["aks-managed-resource-locker", "cloud-controller-manager", "cloud-controller-manager-second", "own"];
     assert_eq!(of("update"), names);
@@ -351,26 +354,26 @@ fn the_certificate_of_the_metrics_comes_from_a_secret_that_may_be_missing() {
     let flag = format!("--metrics-cert-dir={CERTIFICATE_PATH}");
     assert!(container["args"].as_array().unwrap().contains(&json!(flag)), "{container}");
     // Reading it is the kubelet's part.
-    assert!(!held(&objects, NAME).iter().any(|right| right.contains("secrets")));
+    assert!(!held(&objects, NAME).iter().any(|permission| permission.contains("secrets")));
 }
 
 /// What is printed for a provider alone is what an installation for it has more than one for none.
 #[test]
 fn what_is_granted_for_one_provider_is_what_its_installation_adds() {
     let catalog = embedded::catalog().unwrap();
-    for provider in catalog.upstream() {
+    for provider in catalog.kubernetes() {
         let name = &provider.descriptor.name;
         let namespaces = vec![provider.descriptor.home().to_owned(), "other".to_owned()];
         let namespaces: Vec<_> =
             namespaces.into_iter().filter(|one| provider.descriptor.namespaces.include(one)).collect();
         let secrets = vec!["credentials".to_owned()];
-        let rights_of = |providers: &[&str]| {
+        let permissions_of = |providers: &[&str]| {
             let installation = Installation { namespaces: namespaces.clone(), ..installation(&catalog, providers) };
             printed(&installation).1
         };
-        let (with, without) = (rights_of(&[name]), rights_of(&[]));
+        let (with, without) = (permissions_of(&[name]), permissions_of(&[]));
         let names = Limits::default().names;
-        let text = rbac::upstream(provider, &names, &namespaces, &secrets, "own").unwrap();
+        let text = rbac::kubernetes(provider, &names, &namespaces, &secrets, "own").unwrap();
         let alone = yaml::documents(&text).unwrap();
         for namespace in std::iter::once("").chain(namespaces.iter().map(String::as_str)) {
             let sum = &held(&without, namespace) | &held(&alone, namespace);

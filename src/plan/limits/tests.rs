@@ -14,10 +14,10 @@ fn refused(limits: &Limits, name: &str, fields: &Value) -> Option<Refusal> {
         spec[field] = value.clone();
     }
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
-    let manager = Manager::new(name.to_owned(), serde_json::from_value(spec).unwrap(), cluster);
+    let ccm = Ccm::new(name.to_owned(), serde_json::from_value(spec).unwrap(), cluster);
     let catalog = embedded::catalog().unwrap();
-    let descriptor = &catalog.upstream_of("hcloud").unwrap().descriptor;
-    limits.check(&manager, Some(descriptor)).err()
+    let descriptor = &catalog.kubernetes_of("hcloud").unwrap().descriptor;
+    limits.check(&ccm, Some(descriptor)).err()
 }
 
 fn list(items: &[&str]) -> Vec<String> {

@@ -3,19 +3,19 @@ use serde_json::Value;
 use super::*;
 use crate::{
     object::permissions::{Permission, of_role},
-    provider::{Flavor, Origin, catalog::Catalog, embedded, folder::bundles_of},
+    provider::{Flavor, Origin, catalog::Catalog, embedded, folder::parsed_providers_of},
 };
 
-/// Every right of the roles of a namespace, or of the cluster, as `group/resource:verb name`.
+/// Every permission of the roles of a namespace, or of the cluster, as `group/resource:verb name`.
 fn held(documents: &[Value], namespace: &str) -> BTreeSet<String> {
     let of_place =
         documents.iter().filter(|one| one["metadata"]["namespace"].as_str().unwrap_or_default() == namespace);
     let of_grant = |grant: Permission| -> Vec<String> {
-        let right = format!("{}/{}:{} ", grant.group, grant.resource, grant.verb);
+        let permission = format!("{}/{}:{} ", grant.group, grant.resource, grant.verb);
         if grant.names.is_empty() {
-            return vec![right];
+            return vec![permission];
         }
-        grant.names.iter().map(|name| format!("{right}{name}")).collect()
+        grant.names.iter().map(|name| format!("{permission}{name}")).collect()
     };
     of_place.flat_map(|role| of_role(role).unwrap().into_iter().flat_map(of_grant).collect::<Vec<_>>()).collect()
 }
@@ -38,11 +38,11 @@ fn on_openshift_the_operator_may_keep_each_object_by_name_and_holds_what_it_gran
         for object in &provider.manifests {
             let (kind, place) = (object.kind(), object.namespace());
             let held = held(&documents, if place == DEFAULT_NAMESPACE { "moved" } else { place });
-            let right = |verb: &str, name: &str| format!("{}/{}:{verb} {name}", kind.group, kind.plural);
-            for needed in ["get", "create", "patch", "delete"].map(|verb| right(verb, object.name())) {
+            let permission = |verb: &str, name: &str| format!("{}/{}:{verb} {name}", kind.group, kind.plural);
+            for needed in ["get", "create", "patch", "delete"].map(|verb| permission(verb, object.name())) {
                 assert!(held.contains(&needed), "{}: {needed}", provider.name());
             }
-            for needed in ["list", "watch"].map(|verb| right(verb, "")) {
+            for needed in ["list", "watch"].map(|verb| permission(verb, "")) {
                 assert!(held.contains(&needed), "{}: {needed}", provider.name());
             }
             let granted = held_by(object);
@@ -62,11 +62,15 @@ fn on_openshift_nothing_is_created_or_read_that_is_not_the_provider_s() {
         let (_, documents) = printed(provider, DEFAULT_NAMESPACE);
         let granted: BTreeSet<_> = provider.manifests.iter().flat_map(held_by).collect();
         for place in ["", DEFAULT_NAMESPACE, "kube-system"] {
-            for right in held(&documents, place).difference(&granted) {
-                let is_seen = right.ends_with(":list ") || right.ends_with(":watch ");
-                let has_name = !right.ends_with(' ');
-                assert!(has_name || (is_seen && !right.starts_with("/secrets")), "{}: {right}", provider.name());
-                assert!(!right.contains("escalate") && !right.contains("impersonate"), "{right}");
+            for permission in held(&documents, place).difference(&granted) {
+                let is_seen = permission.ends_with(":list ") || permission.ends_with(":watch ");
+                let has_name = !permission.ends_with(' ');
+                assert!(
+                    has_name || (is_seen && !permission.starts_with("/secrets")),
+                    "{}: {permission}",
+                    provider.name()
+                );
+                assert!(!permission.contains("escalate") && !permission.contains("impersonate"), "{permission}");
             }
         }
     }
@@ -91,26 +95,26 @@ fn pods_in_another_namespace_than_the_managed_one_let_their_secrets_be_watched()
             std::fs::read_to_string(path).unwrap().replace(DEFAULT_NAMESPACE, "kube-system"),
         )
     });
-    let bundle = bundles_of("demo", files.map(|(path, text)| (path, text.into_bytes()))).remove(0);
-    let (_, documents) = printed(&bundle.openshift().unwrap(), DEFAULT_NAMESPACE);
+    let parsed = parsed_providers_of("demo", files.map(|(path, text)| (path, text.into_bytes()))).remove(0);
+    let (_, documents) = printed(&parsed.openshift().unwrap(), DEFAULT_NAMESPACE);
     let held = held(&documents, "kube-system");
-    for right in [
+    for permission in [
         "/secrets:list demo-cloud-credentials",
         "/secrets:watch demo-cloud-credentials",
         "/configmaps:watch cloud-conf",
     ] {
-        assert!(held.contains(right), "{held:?}");
+        assert!(held.contains(permission), "{held:?}");
     }
 }
 
 #[test]
 fn what_is_printed_is_bound_to_the_operator() {
     let catalog = embedded::catalog().unwrap();
-    let upstream = catalog.upstream_of("exoscale").unwrap();
+    let kubernetes = catalog.kubernetes_of("exoscale").unwrap();
     // A number is a name of a namespace, too.
     let namespaces = ["kube-system".to_owned(), "123".to_owned()];
     let text =
-        super::upstream(upstream, &["cluster".to_owned()], &namespaces, &["exoscale".to_owned()], "own").unwrap();
+        super::kubernetes(kubernetes, &["cluster".to_owned()], &namespaces, &["exoscale".to_owned()], "own").unwrap();
     let documents = yaml::documents(&text).unwrap();
     let kinds: Vec<_> =
         documents.iter().map(|one| (one["kind"].as_str().unwrap(), &one["metadata"]["namespace"])).collect();
@@ -138,16 +142,16 @@ fn what_is_printed_is_bound_to_the_operator() {
 }
 
 #[test]
-fn what_is_printed_says_what_each_right_is_for() {
+fn what_is_printed_says_what_each_permission_is_for() {
     let catalog = embedded::catalog().unwrap();
-    let text = super::upstream(
-        catalog.upstream_of("exoscale").unwrap(),
+    let text = super::kubernetes(
+        catalog.kubernetes_of("exoscale").unwrap(),
         &["cluster".into(), "second".into()],
         &["kube-system".into()],
         &["exoscale".into()],
         "ccm-operator",
     );
-    insta::assert_snapshot!("upstream", text.unwrap());
+    insta::assert_snapshot!("kubernetes", text.unwrap());
     insta::assert_snapshot!("openshift", printed(provider(&catalog, "vsphere"), DEFAULT_NAMESPACE).0);
 }
 
@@ -163,15 +167,15 @@ fn the_policies_of_an_external_provider_are_kept_by_name() {
             }
         }
     };
-    let upstream = catalog.upstream_of("exoscale").unwrap().clone().restricted(&Origin::default()).unwrap();
-    let text = super::upstream(&upstream, &["cluster".into()], &["kube-system".into()], &[], "own").unwrap();
-    let held_upstream = held(&yaml::documents(&text).unwrap(), "");
+    let kubernetes = catalog.kubernetes_of("exoscale").unwrap().clone().restricted(&Origin::default()).unwrap();
+    let text = super::kubernetes(&kubernetes, &["cluster".into()], &["kube-system".into()], &[], "own").unwrap();
+    let held_kubernetes = held(&yaml::documents(&text).unwrap(), "");
     let scaffold = embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes().to_vec()));
-    let bundle = bundles_of("example", scaffold).into_iter().find(|bundle| bundle.flavor == Flavor::OpenShift);
-    let openshift = bundle.unwrap().openshift().unwrap().restricted(&Origin::default()).unwrap();
+    let parsed = parsed_providers_of("example", scaffold).into_iter().find(|parsed| parsed.flavor == Flavor::OpenShift);
+    let openshift = parsed.unwrap().openshift().unwrap().restricted(&Origin::default()).unwrap();
     let held_openshift = held(&printed(&openshift, "moved").1, "");
     for end in crate::provider::restriction::reserved().filter(|end| !end.ends_with("own-node")) {
-        needed(&format!("exoscale-cloud-controller-manager{end}"), &held_upstream);
+        needed(&format!("exoscale-cloud-controller-manager{end}"), &held_kubernetes);
     }
     let policies = openshift.manifests.iter().filter(|object| object.kind().is_policy());
     let names: BTreeSet<_> = policies.map(Object::name).collect();

@@ -1,10 +1,10 @@
 use super::*;
-use crate::provider::{Flavor, embedded, folder::bundles_of};
+use crate::provider::{Flavor, embedded, folder::parsed_providers_of};
 
 const DIGEST: &str = "sha256:ab1e432fbb0aa137860b8996632a8108911a6dc2691c1a7e77e34072606eb676";
 
-fn embedded(name: &str) -> Bundle {
-    embedded::bundles_of(name).remove(0)
+fn embedded(name: &str) -> ParsedProvider {
+    embedded::parsed_providers_of(name).remove(0)
 }
 
 fn from<'a>(values: &'a [ShownValue], container: &str, name: &str) -> Vec<&'a str> {
@@ -65,16 +65,16 @@ fn facts_do_not_enter_init_containers_and_bootstrap_pods() {
 
 #[test]
 fn tables_fit_a_hundred_columns() {
-    for bundle in embedded::bundles().into_iter().filter(|bundle| bundle.flavor == Flavor::OpenShift) {
+    for parsed in embedded::parsed_providers().into_iter().filter(|parsed| parsed.flavor == Flavor::OpenShift) {
         for phase in [Phase::Cluster, Phase::Bootstrap] {
-            let text = details_table(&details(&bundle, DIGEST, "1.2.3", phase).unwrap());
+            let text = details_table(&details(&parsed, DIGEST, "1.2.3", phase).unwrap());
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }
     }
 }
 
 /// A provider for OpenShift with so many arguments.
-fn with_arguments(count: usize) -> Bundle {
+fn with_arguments(count: usize) -> ParsedProvider {
     let args = (0..count).map(|n| format!("--a{n:05}, ")).collect::<Vec<_>>().concat();
     let (name, image) = ("n".repeat(253), "{key: k, tag: t}");
     let deployment = format!(
@@ -84,7 +84,7 @@ fn with_arguments(count: usize) -> Bundle {
     );
     let descriptor = format!("name: a\nplatform: {{type: A}}\nimages: {{{}: {image}}}\n", "c".repeat(63));
     let files = [("assets/deployment.yaml", deployment), ("assets/provider.yaml", descriptor)];
-    bundles_of("a", files.map(|(path, text)| (path, text.into_bytes()))).remove(0)
+    parsed_providers_of("a", files.map(|(path, text)| (path, text.into_bytes()))).remove(0)
 }
 
 #[test]

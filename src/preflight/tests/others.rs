@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::{World, aws, azure, lease, leaving};
+use super::{Fixture, aws, azure, lease, leaving};
 use crate::{
     api::spec::OnByDefault,
-    facts::manager::Manager,
+    facts::ccm::Ccm,
     nodes::{evidence::Lease, node::Ready},
     preflight::{
         check::{Check, Outcome, Row, summary},
@@ -19,8 +19,8 @@ use crate::{
 
 const NODE: &str = "ip-10-0-0-1.ec2.internal";
 
-fn row(world: &World, check: Check) -> Row {
-    world.rows().into_iter().find(|row| row.check == check).unwrap()
+fn row(fixture: &Fixture, check: Check) -> Row {
+    fixture.rows().into_iter().find(|row| row.check == check).unwrap()
 }
 
 /// A pod of the node manager that Azure publishes, for machines with this operating system.
@@ -41,7 +41,7 @@ fn published(system: &str) -> Option<Pod> {
 }
 
 /// A pod of the node manager of the `CloudControllerManager` of this name.
-fn of_manager(name: &str) -> Pod {
+fn of_ccm(name: &str) -> Pod {
     let label = |key: &str, value: &str| (format!("app.kubernetes.io/{key}"), value.to_owned());
     let labels = BTreeMap::from([label("name", "azure-cloud-node-manager"), label("instance", name)]);
     Pod { labels, ..published("linux").unwrap() }
@@ -49,9 +49,9 @@ fn of_manager(name: &str) -> Pod {
 
 #[test]
 fn a_node_manager_of_somebody_else_is_refused_and_our_own_is_not() {
-    let other = |mut world: World, pod: Option<Pod>| {
-        world.survey.pods = pod.into_iter().collect();
-        let row = row(&world, Check::OtherManager);
+    let other = |mut fixture: Fixture, pod: Option<Pod>| {
+        fixture.snapshot.pods = pod.into_iter().collect();
+        let row = row(&fixture, Check::OtherCcm);
         (row.result, row.message)
     };
     let refused = (Outcome::Refused, "pod kube-system/cloud-node-manager-x runs cloudNode".to_owned());
@@ -59,23 +59,23 @@ fn a_node_manager_of_somebody_else_is_refused_and_our_own_is_not() {
     assert_eq!(other(aws(), published("linux")), refused, "whatever the cloud is");
     assert_eq!(other(azure(), published("windows")).0, Outcome::Passed, "ours is on no node of Windows");
     let mut without = azure();
-    without.manager.spec.controllers.cloud_node = OnByDefault::Disabled;
+    without.ccm.spec.controllers.cloud_node = OnByDefault::Disabled;
     assert_eq!(other(without, published("linux")).0, Outcome::Passed);
 
-    assert_eq!(other(azure(), Some(of_manager("cluster"))).0, Outcome::Passed);
-    assert_eq!(other(azure(), Some(of_manager("second"))), refused, "what is left of another one");
+    assert_eq!(other(azure(), Some(of_ccm("cluster"))).0, Outcome::Passed);
+    assert_eq!(other(azure(), Some(of_ccm("second"))), refused, "what is left of another one");
     let mut beside = aws();
-    beside.others.push((Manager { name: "second".to_owned(), ..azure().manager }, false, None));
-    assert_eq!(other(beside, Some(of_manager("second"))).0, Outcome::Passed);
+    beside.others.push((Ccm { name: "second".to_owned(), ..azure().ccm }, false, None));
+    assert_eq!(other(beside, Some(of_ccm("second"))).0, Outcome::Passed);
 }
 
 #[test]
 fn a_node_manager_hides_no_leader_on_its_node() {
-    let mut world = aws();
-    world.survey.pods = vec![published("linux").unwrap()];
+    let mut fixture = aws();
+    fixture.snapshot.pods = vec![published("linux").unwrap()];
     let holder = "ip-10-0-0-1_1".to_owned();
-    world.survey.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
-    let row = row(&world, Check::OtherManager);
+    fixture.snapshot.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
+    let row = row(&fixture, Check::OtherCcm);
     assert!(
         row.message.contains("the holder ip-10-0-0-1_1 of the lease kube-system/cloud-controller-manager"),
         "{row:?}"
@@ -91,10 +91,10 @@ fn a_pod_that_is_being_deleted_may_act_as_long_as_its_kubelet_reports() {
         ("False", false, Outcome::Refused),
         ("Unknown", false, Outcome::Warned),
     ] {
-        let mut world = aws();
-        world.nodes()[0].ready = Some(Ready { status: status.to_owned(), lacks_network, ..Ready::default() });
-        world.survey.pods = vec![leaving(NODE)];
-        let row = row(&world, Check::OtherManager);
+        let mut fixture = aws();
+        fixture.nodes()[0].ready = Some(Ready { status: status.to_owned(), lacks_network, ..Ready::default() });
+        fixture.snapshot.pods = vec![leaving(NODE)];
+        let row = row(&fixture, Check::OtherCcm);
         assert_eq!(row.result, expected, "{status}: {row:?}");
         assert_eq!(row.fix.contains("its Node"), row.fix.contains("leaves etcd with its Node"), "{row:?}");
         assert_eq!(row.fix.contains("delete the pod by force"), expected == Outcome::Warned, "{row:?}");
@@ -107,10 +107,10 @@ fn where_none_was_found_is_said() {
         (&["clouds", "kube-system"][..], "none in clouds, kube-system; no other namespace was looked at"),
         (&[""], "none in any namespace"),
     ] {
-        let mut world = aws();
-        world.survey.places = places.iter().map(|place| (*place).to_owned()).collect::<BTreeSet<_>>();
-        assert_eq!(row(&world, Check::OtherManager).message, message);
-        let (status, _, text) = summary(&world.rows());
+        let mut fixture = aws();
+        fixture.snapshot.places = places.iter().map(|place| (*place).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(row(&fixture, Check::OtherCcm).message, message);
+        let (status, _, text) = summary(&fixture.rows());
         assert!(status == "True" && text.ends_with(&format!("; other-ccm: {message}")), "{text}");
     }
 }
@@ -123,12 +123,12 @@ fn names_of_others_are_words_of_the_command_and_a_group_is_named() {
         (&["--all"], "kubectl delete clusterrolebinding -- --all"),
         (
             &["b/system:authenticated", "c"],
-            "kubectl delete clusterrolebinding b c, which takes the right from everyone in the group system:authenticated",
+            "kubectl delete clusterrolebinding b c, which takes the permission from everyone in the group system:authenticated",
         ),
     ] {
-        let mut world = aws();
-        world.deletion_right = Ok(Some(bindings.iter().map(|name| (*name).to_owned()).collect()));
-        let row = row(&world, Check::DeletionRight);
+        let mut fixture = aws();
+        fixture.deletion_permission = Ok(Some(bindings.iter().map(|name| (*name).to_owned()).collect()));
+        let row = row(&fixture, Check::DeletionPermission);
         assert_eq!(row.fix, format!("{command}; the operator grants it what it needs"));
         assert!(!row.message.contains('/'), "{row:?}");
     }

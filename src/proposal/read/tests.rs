@@ -9,7 +9,7 @@ fn existing(account: &str) -> Existing {
         "kind": "Deployment", "metadata": {"name": "ccm", "namespace": "ns"}, "spec": {"template": {"spec": pod}},
     });
     let catalog = embedded::catalog().unwrap();
-    let descriptors: Vec<_> = catalog.upstream().map(|one| &one.descriptor).collect();
+    let descriptors: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     Existing::of(&live, &descriptors).unwrap()
 }
 

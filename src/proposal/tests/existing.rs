@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{Found, aws, catalog, draft, existing, hcloud, with, workload};
+use super::{Found, aws, catalog, existing, hcloud, proposed, with, workload};
 use crate::proposal::{
-    draft::{Draft, Outcome, World},
     keep,
+    proposed::{Input, Outcome, ProposedCcm},
 };
 
 /// The image that Oracle's programs share.
@@ -51,37 +51,37 @@ fn booleans_are_read_as_go_reads_them() {
         ]);
         let existing = existing(&live).unwrap();
         assert_eq!(existing.lease(), None, "{value}");
-        assert!(!existing.controllers().contains(&crate::facts::manager::Controller::Route), "{value}");
+        assert!(!existing.controllers().contains(&crate::facts::ccm::Controller::Route), "{value}");
     }
     for value in ["true", "True", "t", "1"] {
         assert!(existing(&told(&[&format!("--leader-elect={value}")])).unwrap().lease().is_some(), "{value}");
-        let draft = draft(&told(&[&format!("--feature-gates=A={value},B=False")]), &Found::new());
-        assert_eq!(draft.spec["featureGates"], json!({"A": true, "B": false}), "{value}");
+        let proposed = proposed(&told(&[&format!("--feature-gates=A={value},B=False")]), &Found::new());
+        assert_eq!(proposed.spec["featureGates"], json!({"A": true, "B": false}), "{value}");
     }
 }
 
 #[test]
-fn values_of_secrets_are_in_no_fate_and_a_manifest_with_one_says_so() {
+fn values_of_secrets_are_in_no_migration_result_and_a_manifest_with_one_says_so() {
     let mut live = aws();
     let container = &mut live["spec"]["template"]["spec"]["containers"][0];
     container["args"] = json!(["--api-token=s3cret-1", "--cloud-url", "https://me:s3cret-2@cloud", "--odd=$(TOK)"]);
     container["env"] = json!([{"name": "TOK", "value": "s3cret-3"}]);
-    let lost = with(&draft(&live, &Found::new()), Outcome::NotKept).join("\n");
+    let lost = with(&proposed(&live, &Found::new()), Outcome::NotKept).join("\n");
     assert!(!lost.contains("s3cret") && lost.contains("--api-token=***") && lost.contains("--odd=$(TOK)"), "{lost}");
 
-    let mut draft = Draft::new("cluster", "hcloud", "clouds");
-    draft.set("credentials.secretRef.name", "hcloud");
-    draft.set("cloudConfig.secretRef", json!({"name": "hcloud", "key": "token"}));
-    draft.set("image.pullSecrets", json!([{"name": "registry"}]));
-    draft.set("proxy.httpsProxy", "http://proxy:3128");
-    draft.name_secrets();
-    assert_eq!((draft.has_secrets(), draft.fates.len()), (false, 0));
-    let mut other = draft.clone();
+    let mut proposed = ProposedCcm::new("cluster", "hcloud", "clouds");
+    proposed.set("credentials.secretRef.name", "hcloud");
+    proposed.set("cloudConfig.secretRef", json!({"name": "hcloud", "key": "token"}));
+    proposed.set("image.pullSecrets", json!([{"name": "registry"}]));
+    proposed.set("proxy.httpsProxy", "http://proxy:3128");
+    proposed.name_secrets();
+    assert_eq!((proposed.has_secrets(), proposed.migration_results.len()), (false, 0));
+    let mut other = proposed.clone();
     other.set("arguments", json!({"--api-token": "x"}));
     assert!(other.has_secrets());
-    draft.set("proxy.httpsProxy", "http://me:s3cret@proxy:3128");
-    draft.name_secrets();
-    assert!(draft.has_secrets() && draft.fates[0].result == Outcome::ToDo);
+    proposed.set("proxy.httpsProxy", "http://me:s3cret@proxy:3128");
+    proposed.name_secrets();
+    assert!(proposed.has_secrets() && proposed.migration_results[0].result == Outcome::ToDo);
 }
 
 /// What clouds publish is known by its image, whatever it is called.
@@ -97,13 +97,13 @@ fn a_published_node_manager_is_found_beside_the_cloud_controller_manager() {
         "tolerations": [{"operator": "Exists"}], "containers": [container],
     });
     let found = existing(&workload("DaemonSet", "kube-system", "cloud-node-manager", &pod)).unwrap();
-    assert!(found.is_certain && found.is_beside(catalog().upstream_of("azure").unwrap()));
+    assert!(found.is_certain && found.is_beside(catalog().kubernetes_of("azure").unwrap()));
 }
 
 #[test]
 fn only_of_one_that_is_certain_a_refusal_is_promised() {
     let (catalog, found) = (catalog(), Found::new());
-    let world = World {
+    let input = Input {
         found: &found,
         taken_ports: &[],
         name: "main",
@@ -120,9 +120,9 @@ fn only_of_one_that_is_certain_a_refusal_is_promised() {
         container["image"] = json!(image);
         container["args"] = json!(["--leader-elect=false"]);
         let existing = existing(&live).unwrap();
-        let draft = keep::draft(&existing, catalog.upstream_of("hcloud").unwrap(), &world);
-        let changed = with(&draft, Outcome::Changed).join("\n");
+        let proposed = keep::proposal(&existing, catalog.kubernetes_of("hcloud").unwrap(), &input);
+        let changed = with(&proposed, Outcome::Changed).join("\n");
         assert!(changed.contains(promise), "{changed}");
-        assert_eq!(draft.skips, None);
+        assert_eq!(proposed.skips, None);
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    provider::{Descriptor, upstream},
+    provider::{Descriptor, kubernetes},
     text::yaml,
 };
 
@@ -181,7 +181,7 @@ fn the_documentation_has_a_valid_descriptor_and_every_fact_and_kind() {
 fn the_documented_schema_of_descriptors_is_current() {
     let schemas = [
         ("provider", schemars::schema_for!(Descriptor)),
-        ("kubernetes-provider", schemars::schema_for!(upstream::Descriptor)),
+        ("kubernetes-provider", schemars::schema_for!(kubernetes::Descriptor)),
     ];
     for (name, schema) in schemas {
         let path = format!("{}/docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));

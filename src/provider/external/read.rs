@@ -12,7 +12,7 @@ use crate::{
             policy::{self, PolicyFile},
         },
         package,
-        verify::{self, Policy, policy::widened},
+        verify::{self, Policy, policy::policy_exceptions},
     },
 };
 
@@ -34,12 +34,12 @@ pub fn read(wanted: &Wanted, policy: &Policy, is_pinned: bool) -> Result<Externa
 pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -> Result<External, Refused> {
     let path = wanted.given_path()?;
     let (package, digest) = (loaded.package, loaded.digest);
-    let bundles = package.bundles();
-    wanted.check((package.name(), &digest), &bundles)?;
-    if let Some(defect) = bundles.iter().find_map(|bundle| bundle.first_defect().err()) {
+    let parsed_providers = package.parsed_providers();
+    wanted.check((package.name(), &digest), &parsed_providers)?;
+    if let Some(defect) = parsed_providers.iter().find_map(|parsed| parsed.first_defect().err()) {
         return Err(wanted.refused(defect.to_string()));
     }
-    let broken = verify::check(&bundles, policy);
+    let broken = verify::check(&parsed_providers, policy);
     if !broken.is_empty() {
         let more = broken.len().saturating_sub(MOST_FINDINGS);
         let more = if more == 0 { String::new() } else { format!("; and {more} more") };
@@ -49,8 +49,12 @@ pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -
             broken.join("; ")
         )));
     }
-    let origin = Origin { path: path.display().to_string(), digest, policy_exceptions: widened(&bundles, policy) };
-    External::new(package, &bundles, origin).map_err(|defect| wanted.refused(defect.to_string()))
+    let origin = Origin {
+        path: path.display().to_string(),
+        digest,
+        policy_exceptions: policy_exceptions(&parsed_providers, policy),
+    };
+    External::new(package, &parsed_providers, origin).map_err(|defect| wanted.refused(defect.to_string()))
 }
 
 /// The policy of a process, or why there is none.
@@ -68,7 +72,7 @@ impl Default for Policies {
 pub struct Externals {
     built_in: Catalog,
     settings: Settings,
-    /// What is widened for them, or why that is not known. Once it is, it is not read again.
+    /// What the policy allows them, or why that is not known. Once it is, it is not read again.
     policy: Policies,
     /// Each that is asked for, with what came of it.
     entries: Vec<(Wanted, Result<External, Refused>)>,
@@ -81,7 +85,7 @@ pub struct Externals {
 pub struct Settings {
     /// Those that are asked for.
     pub wanted: Vec<Result<Wanted, Refused>>,
-    /// The file with what is widened for them.
+    /// The file with what the policy allows them.
     pub policy: Option<PolicyFile>,
     /// The built-in providers that one of them may take the place of.
     pub replace: Vec<String>,

@@ -14,12 +14,12 @@ use crate::{
 /// A provider's folder of this name, which passes every check: Exoscale's under another name.
 fn folder_of(name: &str, root: &Path) -> PathBuf {
     let path = root.join(name);
-    fs::create_dir_all(path.join("assets/upstream")).unwrap();
-    for bundle in embedded::bundles().iter().filter(|one| one.name == "exoscale") {
-        for (file, bytes) in &bundle.files {
+    fs::create_dir_all(path.join("assets/kubernetes")).unwrap();
+    for parsed in embedded::parsed_providers().iter().filter(|one| one.name == "exoscale") {
+        for (file, bytes) in &parsed.files {
             let text = std::str::from_utf8(bytes).unwrap().replace("name: exoscale", &format!("name: {name}"));
             let text = pinned(&text.replace("exoscale-cloud-", &format!("{name}-cloud-")));
-            fs::write(path.join("assets/upstream").join(file.rsplit('/').next().unwrap()), text).unwrap();
+            fs::write(path.join("assets/kubernetes").join(file.rsplit('/').next().unwrap()), text).unwrap();
         }
     }
     path
@@ -45,7 +45,7 @@ fn catalog(wanted: Vec<Result<Wanted, Refused>>, replace: &[&str]) -> Catalog {
 
 /// Whether a provider is refused for a reason, under a name.
 fn assert_refused(catalog: &Catalog, name: &str, reason: &str) {
-    let error = catalog.upstream_of(name).unwrap_err();
+    let error = catalog.kubernetes_of(name).unwrap_err();
     assert!(error.contains(reason), "{error}\nshould contain {reason:?}");
     // On OpenShift nobody knows which platform it would have served.
     let plan = Plan::new(
@@ -62,9 +62,9 @@ fn a_provider_that_passes_every_check_is_used_by_its_name() {
     let path = folder(root.path());
     let all = catalog(vec![Ok(wanted(&path))], &[]);
     assert_eq!(all.refused(), []);
-    let origin = all.upstream_of("demo").unwrap().origin.clone().unwrap();
+    let origin = all.kubernetes_of("demo").unwrap().origin.clone().unwrap();
     assert_eq!((origin.path, origin.digest), (path.display().to_string(), digest(&path)));
-    assert!(all.upstream_of("exoscale").unwrap().origin.is_none(), "the built-in ones stay");
+    assert!(all.kubernetes_of("exoscale").unwrap().origin.is_none(), "the built-in ones stay");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn each_guard_refuses_on_its_own() {
 #[test]
 fn what_is_in_the_folder_is_checked_even_with_its_digest() {
     for (file, from, to, reason) in [
-        ("assets/upstream/provider.yaml", "name: demo\n", "name: other\n", "its descriptor says \"other\""),
-        ("assets/upstream/deployment.yaml", "kind: Deployment", "kind: Deploymint", "deployment.yaml:"),
-        ("assets/upstream/provider.yaml", "repository: ", "repostory: ", "did you mean `repository`"),
+        ("assets/kubernetes/provider.yaml", "name: demo\n", "name: other\n", "its descriptor says \"other\""),
+        ("assets/kubernetes/deployment.yaml", "kind: Deployment", "kind: Deploymint", "deployment.yaml:"),
+        ("assets/kubernetes/provider.yaml", "repository: ", "repostory: ", "did you mean `repository`"),
     ] {
         let root = tempfile::tempdir().unwrap();
         let path = folder(root.path());
@@ -113,7 +113,7 @@ fn a_built_in_provider_is_replaced_only_on_demand_and_never_stands_in() {
     assert_refused(&catalog(vec![Ok(good())], &[]), "hcloud", "--replace-built-in hcloud is not given");
     assert_refused(&catalog(vec![Ok(good())], &["aws"]), "hcloud", "--replace-built-in hcloud is not given");
     let all = catalog(vec![Ok(good())], &["hcloud"]);
-    assert!(all.refused().is_empty() && all.upstream_of("hcloud").unwrap().origin.is_some());
+    assert!(all.refused().is_empty() && all.kubernetes_of("hcloud").unwrap().origin.is_some());
     let bad = Wanted { digest: Some(format!("sha256:{}", "0".repeat(64))), ..good() };
     assert_refused(&catalog(vec![Ok(bad)], &["hcloud"]), "hcloud", "expected the digest");
     assert_refused(&catalog(vec![Ok(good()), Ok(good())], &["hcloud"]), "hcloud", "has a provider \"hcloud\"");
@@ -168,11 +168,11 @@ fn one_that_was_refused_is_read_again_and_one_that_is_used_is_not() {
     let settings = Settings { wanted: vec![Ok(wanted)], is_pinned: true, ..Settings::default() };
     let mut externals = Externals::read(embedded::catalog().unwrap(), settings);
     assert!(!externals.retry(), "nothing has changed");
-    assert!(externals.catalog().upstream_of("demo").is_err());
+    assert!(externals.catalog().kubernetes_of("demo").is_err());
     fs::rename(&other, &path).unwrap();
-    assert!(externals.retry() && externals.catalog().upstream_of("demo").is_ok());
+    assert!(externals.retry() && externals.catalog().kubernetes_of("demo").is_ok());
     fs::remove_dir_all(&path).unwrap();
-    assert!(!externals.retry() && externals.catalog().upstream_of("demo").is_ok(), "what was checked stays");
+    assert!(!externals.retry() && externals.catalog().kubernetes_of("demo").is_ok(), "what was checked stays");
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     let descriptor = |platform: &str| format!("name: demo\nplatform: {platform}\nimages: {{}}\n");
     let external = |platform: &str| {
         let package = Package::new("demo", [("assets/provider.yaml", descriptor(platform))]).unwrap();
-        let bundles = package.bundles();
-        External::new(package, &bundles, Origin::default())
+        let parsed_providers = package.parsed_providers();
+        External::new(package, &parsed_providers, Origin::default())
     };
     let with = |platform: &str, replace: &[String]| {
         let mut catalog = embedded::catalog().unwrap();
@@ -214,7 +214,7 @@ fn with_policy(path: &Path, policy: PolicyFile) -> Settings {
 /// A folder that needs a policy, and the policy.
 fn needy(root: &Path) -> (PathBuf, PathBuf, &'static str) {
     let (path, policy) = (folder(root), root.join("policy.yaml"));
-    let deployment = path.join("assets/upstream/deployment.yaml");
+    let deployment = path.join("assets/kubernetes/deployment.yaml");
     let text =
         fs::read_to_string(&deployment).unwrap().replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
     fs::write(deployment, text).unwrap();
@@ -235,7 +235,7 @@ fn a_policy_is_used_with_its_digest_only() {
     };
     let used = read(Some(&digest));
     assert_eq!(used.refused(), []);
-    let origin = used.upstream_of("demo").unwrap().origin.clone().unwrap();
+    let origin = used.kubernetes_of("demo").unwrap().origin.clone().unwrap();
     assert_eq!(origin.policy_exceptions, ["external-host-namespace: hostPID"]);
     assert_refused(&read(None), "demo", "no digest is given, so its text could be anybody's");
     assert_refused(&read(None), "demo", &format!("`ccm-operator provider digest {}` prints", file.display()));

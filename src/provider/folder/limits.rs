@@ -101,8 +101,8 @@ fn most(path: &[&str]) -> usize {
         | ["images", _, "architectures"]
         | ["cloudConfig", "needs" | "sources"]
         | ["routes", "needsOneOf"]
-        | ["rights"]
-        | ["rights", _, "verbs" | "controllers"] => 32,
+        | ["permissions"]
+        | ["permissions", _, "verbs" | "controllers"] => 32,
         _ => usize::MAX,
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::provider::folder::bundles;
+    use crate::provider::folder::parsed_providers;
 
     /// An object with this field, which is a path of names and indexes.
     fn at(pointer: &str, value: Value) -> Value {
@@ -152,10 +152,10 @@ mod tests {
             ("/nodes/atCloud", 200),
             ("/allowedArguments/0", 200),
             ("/absentFlags/2", 200),
-            ("/rights/0/reason", 200),
-            ("/rights/0/apiGroup", 200),
-            ("/rights/0/resource", 200),
-            ("/rights/3/verbs/1", 200),
+            ("/permissions/0/reason", 200),
+            ("/permissions/0/apiGroup", 200),
+            ("/permissions/0/resource", 200),
+            ("/permissions/3/verbs/1", 200),
         ] {
             assert_eq!(of_descriptor(&at(pointer, "é".repeat(most).into())), None, "{pointer}");
             let (place, problem) = of_descriptor(&at(pointer, "é".repeat(most + 1).into())).unwrap();
@@ -187,9 +187,9 @@ mod tests {
             ("/nodes/names/prefixes", 32),
             ("/allowedArguments", 128),
             ("/absentFlags", 128),
-            ("/rights", 32),
-            ("/rights/0/verbs", 32),
-            ("/rights/0/controllers", 32),
+            ("/permissions", 32),
+            ("/permissions/0/verbs", 32),
+            ("/permissions/0/controllers", 32),
         ] {
             assert_eq!(of_descriptor(&at(pointer, vec!["a"; most].into())), None, "{pointer}");
             let expected = (pointer.to_owned(), format!("{} entries; there may be {most}", most + 1));
@@ -248,10 +248,10 @@ mod tests {
         ] {
             let descriptor = "name: a\nplatform: {type: A}\nimages: {}\n".to_owned();
             let files = [("assets/a/a.yaml", text), ("assets/a/provider.yaml", descriptor)];
-            let bundle = bundles(files.map(|(path, text)| (path, text.into_bytes()))).remove(0);
-            let defects: Vec<_> = bundle.defects.iter().map(ToString::to_string).collect();
+            let parsed = parsed_providers(files.map(|(path, text)| (path, text.into_bytes()))).remove(0);
+            let defects: Vec<_> = parsed.defects.iter().map(ToString::to_string).collect();
             assert_eq!(
-                (bundle.manifests.len(), defects.len()),
+                (parsed.manifests.len(), defects.len()),
                 (kept, usize::from(!expected.is_empty())),
                 "{defects:?}"
             );
@@ -259,9 +259,9 @@ mod tests {
         }
         let long = "x".repeat(900_000);
         let descriptor = format!("name: a\nplatform:\n  type: {long}\nimages: {{}}\n").into_bytes();
-        let bundle = bundles([("assets/a/provider.yaml", descriptor)]).remove(0);
-        assert!(bundle.descriptor.is_none());
+        let parsed = parsed_providers([("assets/a/provider.yaml", descriptor)]).remove(0);
+        assert!(parsed.descriptor.is_none());
         let expected = "assets/a/provider.yaml:3: a text with 900000 characters; it may have 63";
-        assert_eq!(bundle.defects.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+        assert_eq!(parsed.defects.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
     }
 }

@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bundle, arguments};
+use super::{ParsedProvider, arguments};
 use crate::{
     error::brief,
     object,
-    provider::{Common, Describe, Error, FactOrText, Flavor, Phase, Sources, ValueSource, patterns, upstream},
+    provider::{Common, Describe, Error, FactOrText, Flavor, Phase, Sources, ValueSource, kubernetes, patterns},
     text::{suggest::Hints, work, yaml::outline::child},
 };
 
@@ -22,17 +22,17 @@ const EACH: usize = 64;
 /// The bytes of what the descriptor does not hold: the value of a fact, or the reference to a key of a Secret.
 const ELSEWHERE: usize = 256;
 
-impl Bundle {
-    /// The ways in which the descriptor does not fit the manifests. Only a folder without [`Bundle::defects`] is checked:
+impl ParsedProvider {
+    /// The ways in which the descriptor does not fit the manifests. Only a folder without [`ParsedProvider::defects`] is checked:
     /// a container may be in a file that is not readable.
     pub fn misfits(&self) -> Vec<Error> {
         let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.defects.is_empty()) else { return Vec::new() };
         let set = descriptor.common();
         let mut misfits = self.unknown_containers(&set);
-        misfits.extend(self.facts_of_managers(&set));
+        misfits.extend(self.facts_of_ccms(&set));
         misfits.extend(self.repeated_arguments(&set));
         misfits.extend(self.too_much(&set));
-        let own = self.of_upstream().into_iter().flat_map(|one| one.misfits().into_iter().chain(of_patterns(one)));
+        let own = self.of_kubernetes().into_iter().flat_map(|one| one.misfits().into_iter().chain(of_patterns(one)));
         misfits.extend(own.map(|(pointer, problem)| self.descriptor_error(&pointer, problem)));
         misfits
     }
@@ -55,7 +55,7 @@ impl Bundle {
             }
         }
         for name in all.difference(&set.images) {
-            let what = if self.flavor == Flavor::Upstream { "repository and versions" } else { "key and tag" };
+            let what = if self.flavor == Flavor::Kubernetes { "repository and versions" } else { "key and tag" };
             let problem = format!("`images` has no entry for container {:?}: add its {what}", brief(name));
             found.push(self.descriptor_error("/images", problem));
         }
@@ -63,12 +63,12 @@ impl Bundle {
     }
 
     /// Facts that no cluster of OpenShift has.
-    fn facts_of_managers(&self, set: &Common) -> Vec<Error> {
+    fn facts_of_ccms(&self, set: &Common) -> Vec<Error> {
         let mut found = Vec::new();
         for (field, sources) in [("arguments", set.arguments), ("environment", set.environment)] {
             for (container, target, source) in each(sources) {
                 if let FactOrText::Fact(fact) = source.value
-                    && fact.is_of_manager()
+                    && fact.is_of_ccm()
                     && self.flavor == Flavor::OpenShift
                 {
                     let problem = format!("the fact {} is not known on OpenShift", fact.name());
@@ -114,7 +114,7 @@ impl Bundle {
             add(target.len() + value, containers.get(container).copied().unwrap_or_default());
         }
         let running = self.pods(Phase::Cluster).filter_map(|pod| pod["containers"].as_array()).map(Vec::len).sum();
-        let credentials = self.of_upstream().into_iter().filter_map(|one| one.credentials.as_ref());
+        let credentials = self.of_kubernetes().into_iter().filter_map(|one| one.credentials.as_ref());
         for (variable, key) in credentials.flat_map(|one| &one.environment) {
             add(variable.len() + key.len() + ELSEWHERE, running);
         }
@@ -147,7 +147,7 @@ fn flag_of(argument: &str) -> &str {
 }
 
 /// What in a descriptor is no repository, no tag or no name of a file: JSON pointer and text.
-fn of_patterns(descriptor: &upstream::Descriptor) -> Vec<(String, String)> {
+fn of_patterns(descriptor: &kubernetes::Descriptor) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (container, image) in &descriptor.images {
         let at = child("/images", container);
@@ -175,13 +175,13 @@ fn of_patterns(descriptor: &upstream::Descriptor) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::folder::bundles_of;
+    use crate::provider::folder::parsed_providers_of;
 
     /// A descriptor for containers that are named `c` and `a/b`, which no other name is, with more behind it.
     fn descriptor(more: &str) -> String {
         let image = "{repository: docker.io/a/c, versions: {rule: OneLine, tags: {\"1.35\": v1}, asOf: 2026-01-01}, architectures: [amd64]}";
         format!(
-            "name: a\nnodes: {{providerIDs: [\"abc://\"], zones: false, withoutProviderID: Exists, foreignProviderID: Exists, names: {{are: \
+            "name: a\nnodes: {{providerIDs: [\"abc://\"], zones: false, withoutProviderID: Exists, otherCloudProviderID: Exists, names: {{are: \
              x}}}}\nimages:\n  c: {image}\n  a/b: {image}\n{more}"
         )
     }
@@ -192,10 +192,11 @@ mod tests {
         let deployment = format!(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a, namespace: kube-system}}\nspec: {{template: {{spec: {spec}}}}}\n"
         );
-        let files = [("assets/upstream/a.yaml", deployment.as_str()), ("assets/upstream/provider.yaml", descriptor)];
-        let bundle = bundles_of("a", files.map(|(path, text)| (path, text.as_bytes()))).remove(0);
-        assert_eq!(bundle.defects, []);
-        bundle.misfits().iter().map(ToString::to_string).collect()
+        let files =
+            [("assets/kubernetes/a.yaml", deployment.as_str()), ("assets/kubernetes/provider.yaml", descriptor)];
+        let parsed = parsed_providers_of("a", files.map(|(path, text)| (path, text.as_bytes()))).remove(0);
+        assert_eq!(parsed.defects, []);
+        parsed.misfits().iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -222,7 +223,7 @@ mod tests {
             (argument(4_000) + &credentials(1), 0, 255, true),
         ] {
             let found = misfits(&descriptor(&more), init, containers);
-            let expected = "assets/upstream/provider.yaml:1: the arguments and variables of all containers have ";
+            let expected = "assets/kubernetes/provider.yaml:1: the arguments and variables of all containers have ";
             assert_eq!(found.len(), usize::from(is_too_much), "{found:?}: {more:.60}");
             assert!(found.iter().all(|one| one.starts_with(expected)), "{found:?}");
         }
@@ -233,9 +234,9 @@ mod tests {
         let more = "arguments:\n  c:\n    --g: namespace\n    --d/e: namespace\n  x/y~z: {}\ncredentials:\n  keys: [k]\n  environment:\n    A: k\n    B/C: l\n";
         let found = misfits(&descriptor(more), 0, 1);
         let expected = [
-            "assets/upstream/provider.yaml:10: no manifest has a container \"x/y~z\"",
-            "assets/upstream/provider.yaml:9: container \"c\" already has --d/e in its manifest",
-            "assets/upstream/provider.yaml:15: the key \"l\" is neither in keys nor in optionalKeys",
+            "assets/kubernetes/provider.yaml:10: no manifest has a container \"x/y~z\"",
+            "assets/kubernetes/provider.yaml:9: container \"c\" already has --d/e in its manifest",
+            "assets/kubernetes/provider.yaml:15: the key \"l\" is neither in keys nor in optionalKeys",
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, expected) in found.iter().zip(expected) {
@@ -243,7 +244,7 @@ mod tests {
         }
         let found = misfits(&descriptor("").replace("a/b: {repository: docker.io/a/c", "a/b: {repository: A"), 0, 1);
         assert!(
-            found.len() == 1 && found[0].starts_with("assets/upstream/provider.yaml:5: no repository"),
+            found.len() == 1 && found[0].starts_with("assets/kubernetes/provider.yaml:5: no repository"),
             "{found:?}"
         );
     }

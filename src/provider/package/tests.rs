@@ -19,9 +19,12 @@ fn every_embedded_provider_survives_packing_and_reading() {
         let tar = package.tar();
         assert_eq!(Package::from_tar(&tar).unwrap(), package);
         assert_eq!(digest(&tar), package.digest());
-        let bundles = package.bundles();
-        assert!(bundles.iter().all(|bundle| bundle.defects.is_empty() && bundle.misfits().is_empty()), "{bundles:?}");
-        assert_eq!(bundles.len(), embedded::bundles_of(name).len(), "{name}");
+        let parsed_providers = package.parsed_providers();
+        assert!(
+            parsed_providers.iter().all(|parsed| parsed.defects.is_empty() && parsed.misfits().is_empty()),
+            "{parsed_providers:?}"
+        );
+        assert_eq!(parsed_providers.len(), embedded::parsed_providers_of(name).len(), "{name}");
         let texts = package.files().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
         let cost = texts.map(|text| cost(text, MAX_COST)).reduce(Cost::plus).unwrap();
         let fifth = Cost { values: MAX_COST.values / 5, bytes: MAX_COST.bytes / 5, ..MAX_COST };
@@ -175,7 +178,7 @@ fn a_package_is_refused_for_each_limit_and_name() {
     let large: Vec<_> = many.iter().take(9).map(|(path, _)| (*path, most)).collect();
     let (fits, too_long) = (path(MAX_PATH), path(MAX_PATH + 1));
     for (name, files) in [
-        ("demo", &[("README.md", most), ("assets/upstream/a.yaml", 0), ("bootstrap/B_2.x.yaml", 0)][..]),
+        ("demo", &[("README.md", most), ("assets/kubernetes/a.yaml", 0), ("bootstrap/B_2.x.yaml", 0)][..]),
         (&long, &[("assets/a.yaml", 0)]),
         ("demo", &[(&fits, 0)]),
         ("demo", &many[..MAX_FILES]),
@@ -206,8 +209,8 @@ fn a_package_is_refused_for_each_limit_and_name() {
         ("demo", &[("readme.md", 0)], "readme.md: unknown file"),
         ("demo", &[("assets/README.md", 0)], "assets/README.md: unknown file"),
         ("demo", &[("assets/openshift/a.yaml", 0)], "assets/openshift/a.yaml: unknown file"),
-        ("demo", &[("assets/upstream/x/a.yaml", 0)], "unknown file"),
-        ("demo", &[("bootstrap/upstream/a.yaml", 0)], "unknown file"),
+        ("demo", &[("assets/kubernetes/x/a.yaml", 0)], "unknown file"),
+        ("demo", &[("bootstrap/kubernetes/a.yaml", 0)], "unknown file"),
         ("demo", &[("assets/../a.yaml", 0)], "unknown file"),
         ("demo", &[("/assets/a.yaml", 0)], "unknown file"),
         ("demo", &[("assets/\u{1b}.txt", 0)], r"assets/\u{1b}.txt: unknown file"),
@@ -245,8 +248,8 @@ fn yaml_that_grows_when_it_is_read_is_refused() {
         let beginning: String = yaml.chars().take(20).collect();
         match package {
             Ok(package) => {
-                let bundles = package.bundles();
-                assert!(!is_refused && bundles.len() == 1, "{beginning}: {:?}", bundles[0].defects);
+                let parsed_providers = package.parsed_providers();
+                assert!(!is_refused && parsed_providers.len() == 1, "{beginning}: {:?}", parsed_providers[0].defects);
             }
             Err(error) => assert!(is_refused && error.to_string().contains("20000 values, "), "{beginning}: {error}"),
         }

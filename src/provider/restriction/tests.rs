@@ -5,14 +5,14 @@ use serde_json::json;
 use super::*;
 use crate::{
     api::placement::Distribution,
-    facts::{Facts, cluster::Cluster, manager::Manager, version::Minor},
-    plan::{Plan, upstream::guard},
+    facts::{Facts, ccm::Ccm, cluster::Cluster, version::Minor},
+    plan::{Plan, kubernetes::guard},
     provider::{
-        Origin, Phase, Upstream,
+        Kubernetes, Origin, Phase,
         catalog::Catalog,
         embedded,
         external::External,
-        folder::{Bundle, bundles_of},
+        folder::{ParsedProvider, parsed_providers_of},
         package::Package,
     },
 };
@@ -20,7 +20,7 @@ use crate::{
 /// The folder of a provider that comes with this program, as that of an external one named `up`.
 fn files(built_in: &str) -> BTreeMap<String, String> {
     let package = embedded::package(built_in).unwrap();
-    let files = package.files().filter(|(path, _)| path.starts_with("assets/upstream/"));
+    let files = package.files().filter(|(path, _)| path.starts_with("assets/kubernetes/"));
     let own = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).unwrap().replace(&format!("{built_in}-cloud-"), "up-cloud-");
         text.replace(&format!("name: {built_in}\n"), "name: up\n")
@@ -30,12 +30,12 @@ fn files(built_in: &str) -> BTreeMap<String, String> {
     files.map(|(path, bytes)| (path.to_owned(), without_policy(own(bytes)))).collect()
 }
 
-fn bundle(files: &BTreeMap<String, String>) -> Bundle {
-    bundles_of("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).remove(0)
+fn parsed(files: &BTreeMap<String, String>) -> ParsedProvider {
+    parsed_providers_of("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).remove(0)
 }
 
-fn external(files: &BTreeMap<String, String>) -> Upstream {
-    bundle(files).kubernetes().unwrap().restricted(&Origin::default()).unwrap()
+fn external(files: &BTreeMap<String, String>) -> Kubernetes {
+    parsed(files).kubernetes().unwrap().restricted(&Origin::default()).unwrap()
 }
 
 /// The planned policies of a `CloudControllerManager`: name and users, and the names of the bindings.
@@ -43,9 +43,9 @@ fn planned(files: &BTreeMap<String, String>, name: &str, namespace: &str) -> Vec
     let mut catalog = Catalog::default();
     let package =
         Package::new("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).unwrap();
-    catalog.add(&External::new(package, &[bundle(files)], Origin::default()).unwrap().provider);
+    catalog.add(&External::new(package, &[parsed(files)], Origin::default()).unwrap().provider);
     let mut spec = json!({"provider": "up", "namespace": namespace});
-    let descriptor = &catalog.upstream_of("up").unwrap().descriptor;
+    let descriptor = &catalog.kubernetes_of("up").unwrap().descriptor;
     if descriptor.credentials.is_some() {
         spec["credentials"] = json!({"secretRef": {"name": "up"}});
     }
@@ -53,9 +53,8 @@ fn planned(files: &BTreeMap<String, String>, name: &str, namespace: &str) -> Vec
         spec["cloudConfig"] = json!({"secretRef": {"name": "up", "key": "cloud-config"}});
     }
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
-    let manager =
-        Manager { name: name.into(), spec: serde_json::from_value(spec).unwrap(), cluster, skips: Vec::new() };
-    let plan = Plan::new(&catalog, &manager.facts(), Phase::Cluster).unwrap();
+    let ccm = Ccm { name: name.into(), spec: serde_json::from_value(spec).unwrap(), cluster, skips: Vec::new() };
+    let plan = Plan::new(&catalog, &ccm.facts(), Phase::Cluster).unwrap();
     let restrictions = plan.objects().iter().filter(|object| is_restriction(object.value()));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     restrictions
@@ -106,7 +105,7 @@ fn accounts_of_pods_on_every_node_change_only_their_own_node() {
 #[test]
 fn no_name_of_an_account_hides_another_one() {
     let mut files = files("exoscale");
-    let rbac = files.get_mut("assets/upstream/rbac.yaml").unwrap();
+    let rbac = files.get_mut("assets/kubernetes/rbac.yaml").unwrap();
     for name in ["up-cloud-controller-manager-second", "up-cloud-x"] {
         let account = format!(
             "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n  namespace: kube-system\n  labels: \
@@ -127,8 +126,8 @@ fn no_name_of_an_account_hides_another_one() {
 #[test]
 fn only_the_workload_that_is_taken_for_the_cloud_controller_manager_is_not_on_every_node() {
     let mut files = files("exoscale");
-    let deployment = files["assets/upstream/deployment.yaml"].clone();
-    let (_, of_account) = files["assets/upstream/rbac.yaml"].split_once("apiVersion").unwrap();
+    let deployment = files["assets/kubernetes/deployment.yaml"].clone();
+    let (_, of_account) = files["assets/kubernetes/rbac.yaml"].split_once("apiVersion").unwrap();
     let account = of_account.split("---").next().unwrap().replace("up-cloud-controller-manager", "up-cloud-agent");
     let agent = deployment
         .replace("kind: Deployment", "kind: DaemonSet")
@@ -136,7 +135,7 @@ fn only_the_workload_that_is_taken_for_the_cloud_controller_manager_is_not_on_ev
         .replace("  strategy:\n", "  updateStrategy:\n")
         .replace("up-cloud-controller-manager", "up-cloud-agent");
     assert!(agent.contains("- name: cloud-controller-manager"), "{agent}");
-    files.insert("assets/upstream/x.yaml".to_owned(), format!("{agent}---\napiVersion{account}"));
+    files.insert("assets/kubernetes/x.yaml".to_owned(), format!("{agent}---\napiVersion{account}"));
     let found = planned(&files, "cluster", "kube-system");
     let own_node = "up-cloud-controller-manager-external-own-node".to_owned();
     assert!(found.contains(&(own_node, users(&["kube-system:up-cloud-agent"]))), "{found:?}");
@@ -147,7 +146,7 @@ fn only_the_workload_that_is_taken_for_the_cloud_controller_manager_is_not_on_ev
 #[test]
 fn the_prefixes_of_the_descriptor_enter_the_policies() {
     let mut files = files("exoscale");
-    let descriptor = files.get_mut("assets/upstream/provider.yaml").unwrap();
+    let descriptor = files.get_mut("assets/kubernetes/provider.yaml").unwrap();
     let prefixes =
         "services: {metadataPrefixes: [lb.up.example/]}\nnodes:\n  metadataPrefixes: [up.example/, \"it's/\"]\n";
     *descriptor = descriptor.replacen("nodes:\n", prefixes, 1);
@@ -190,7 +189,7 @@ fn no_list_of_a_policy_stays_empty_by_a_misspelt_name() {
 #[test]
 fn built_in_providers_have_no_such_policy_and_packages_cannot_bring_one() {
     let catalog = embedded::catalog().unwrap();
-    let manifests = catalog.upstream().flat_map(|one| &one.manifests);
+    let manifests = catalog.kubernetes().flat_map(|one| &one.manifests);
     let all: Vec<_> = manifests.chain(catalog.providers().flat_map(|one| &one.manifests)).collect();
     assert!(all.iter().all(|object| !is_restriction(object.value())));
     assert!(all.len() > 100);
@@ -208,9 +207,9 @@ fn on_openshift_they_follow_the_managed_namespace() {
     let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: cloud-controller-manager, namespace: \
                    openshift-cloud-controller-manager}\n";
     let account = ("assets/account.yaml".to_owned(), account.as_bytes().to_vec());
-    let bundle = bundles_of("demo", files.into_iter().chain([account])).remove(0);
-    let mut provider = bundle.openshift().unwrap().restricted(&Origin::default()).unwrap();
-    assert!(provider.manifests[..4].iter().all(|object| is_restriction(object.value())), "before rights and pods");
+    let parsed = parsed_providers_of("demo", files.into_iter().chain([account])).remove(0);
+    let mut provider = parsed.openshift().unwrap().restricted(&Origin::default()).unwrap();
+    assert!(provider.manifests[..4].iter().all(|object| is_restriction(object.value())), "before permissions and pods");
     assert!(provider.manifests[4..].iter().all(|object| !object.kind().is_policy()));
     // The others need facts.
     provider.manifests.truncate(4);

@@ -36,7 +36,7 @@ fn pin(options: &Options) -> String {
         "## The digests of the images\n\n\
          The operator runs what has been reviewed: it refuses a tag without a digest, because a registry can serve another image for it \
          tomorrow. Ask the registry, and write `{{tag: TAG, digest: \"sha256:…\"}}` in place of each tag in \
-         `assets/upstream/provider.yaml`:\n\n\
+         `assets/kubernetes/provider.yaml`:\n\n\
          ```sh\n{}```\n\n\
          While you develop the provider, a file for `--provider-policy` allows the tags:\n\n\
          ```yaml\n{}:\n  external-image-digest:\n{}```\n\n",
@@ -57,7 +57,7 @@ fn commands(options: &Options) -> [(String, &'static str); 3] {
     }
     [
         (format!("ccm-operator provider verify ./{name}"), "Check it against the rules; after each change."),
-        if options.flavors.contains(&Flavor::Upstream) {
+        if options.flavors.contains(&Flavor::Kubernetes) {
             (test, "Start it in the cluster of the kubeconfig, without any controller, and remove it again.")
         } else {
             (
@@ -70,30 +70,34 @@ fn commands(options: &Options) -> [(String, &'static str); 3] {
 }
 
 fn files(options: &Options) -> Vec<(&'static str, &'static str)> {
-    let upstream = [
-        (true, "assets/upstream/provider.yaml", "the images, and what the cloud needs and answers, for any Kubernetes"),
-        (true, "assets/upstream/deployment.yaml", "the cloud-controller-manager, with its arguments"),
+    let kubernetes = [
         (
             true,
-            "assets/upstream/rbac.yaml",
-            "its account and its rights; those of the ClusterRole the operator narrows to the controllers that are on",
+            "assets/kubernetes/provider.yaml",
+            "the images, and what the cloud needs and answers, for any Kubernetes",
         ),
-        (true, "assets/upstream/poddisruptionbudget.yaml", "one replica stays while nodes are drained"),
+        (true, "assets/kubernetes/deployment.yaml", "the cloud-controller-manager, with its arguments"),
+        (
+            true,
+            "assets/kubernetes/rbac.yaml",
+            "its account and its permissions; those of the ClusterRole the operator narrows to the controllers that are on",
+        ),
+        (true, "assets/kubernetes/poddisruptionbudget.yaml", "one replica stays while nodes are drained"),
         (
             options.node_manager.is_some(),
-            "assets/upstream/node-manager.yaml",
+            "assets/kubernetes/node-manager.yaml",
             "the pods that initialize nodes, each its own",
         ),
     ];
     let openshift = [
         (true, "assets/provider.yaml", "the platform and the keys of the images, for OpenShift"),
         (true, "assets/deployment.yaml", "the cloud-controller-manager, with its arguments and its Secret"),
-        (true, "assets/rbac.yaml", "its account and its rights"),
+        (true, "assets/rbac.yaml", "its account and its permissions"),
         (true, "assets/poddisruptionbudget.yaml", "one replica stays while nodes are drained"),
         (options.node_manager.is_some(), "assets/node-manager.yaml", "the pods that initialize nodes, each its own"),
         (true, "bootstrap/pod.yaml", "the static pod of the bootstrap VM, which initializes the first nodes"),
     ];
-    let upstream = upstream.into_iter().filter(|_| options.flavors.contains(&Flavor::Upstream));
-    let all = upstream.chain(openshift.into_iter().filter(|_| options.flavors.contains(&Flavor::OpenShift)));
+    let kubernetes = kubernetes.into_iter().filter(|_| options.flavors.contains(&Flavor::Kubernetes));
+    let all = kubernetes.chain(openshift.into_iter().filter(|_| options.flavors.contains(&Flavor::OpenShift)));
     all.filter(|(is_there, ..)| *is_there).map(|(_, file, what)| (file, what)).collect()
 }

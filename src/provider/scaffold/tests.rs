@@ -3,12 +3,12 @@ use serde_json::json;
 use super::*;
 use crate::{
     api::placement::Distribution,
-    facts::{cluster::Cluster, manager::Manager},
+    facts::{ccm::Ccm, cluster::Cluster},
     plan::Plan,
     provider::{
         Phase,
         catalog::Catalog,
-        folder::{self, bundles_of},
+        folder::{self, parsed_providers_of},
         verify::{Policy, check, verify},
     },
 };
@@ -18,7 +18,7 @@ const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012
 fn options(name: &str) -> Options {
     Options {
         name: name.to_owned(),
-        flavors: vec![Flavor::Upstream],
+        flavors: vec![Flavor::Kubernetes],
         image: format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}").parse().unwrap(),
         rule: None,
         command: "cloud-controller-manager".to_owned(),
@@ -81,7 +81,7 @@ fn among_others<'a>(name: &'a str, files: &'a BTreeMap<String, String>) -> impl 
 }
 
 /// A `CloudControllerManager` that says only what it must.
-fn manager(options: &Options) -> Manager {
+fn ccm(options: &Options) -> Ccm {
     let mut spec = json!({"provider": options.name});
     if options.cloud_config.is_some() {
         spec["cloudConfig"] = json!({"secretRef": {"name": "a", "key": "b"}});
@@ -94,7 +94,7 @@ fn manager(options: &Options) -> Manager {
         spec["network"] = json!({"podCIDRs": ["10.0.0.0/8"]});
     }
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
-    Manager::new("cluster".to_owned(), serde_json::from_value(spec).unwrap(), cluster)
+    Ccm::new("cluster".to_owned(), serde_json::from_value(spec).unwrap(), cluster)
 }
 
 #[test]
@@ -104,14 +104,15 @@ fn every_combination_breaks_no_rule_and_is_planned() {
     for options in all {
         let files = files(&options).unwrap_or_else(|error| panic!("{error}: {options:?}"));
         let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
-        let bundles = bundles_of(&options.name, yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
-        assert_eq!(bundles.len(), options.flavors.len(), "{options:?}");
-        assert_eq!(verify(&bundles, None, None).findings, [], "{options:?}");
-        assert_eq!(check(&bundles, &Policy::default()), [], "{options:?}");
+        let parsed_providers =
+            parsed_providers_of(&options.name, yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
+        assert_eq!(parsed_providers.len(), options.flavors.len(), "{options:?}");
+        assert_eq!(verify(&parsed_providers, None, None).findings, [], "{options:?}");
+        assert_eq!(check(&parsed_providers, &Policy::default()), [], "{options:?}");
         let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
         assert_eq!(catalog.providers().count(), usize::from(options.flavors.contains(&Flavor::OpenShift)));
-        if options.flavors.contains(&Flavor::Upstream) {
-            let plan = Plan::new(&catalog, &manager(&options).facts(), Phase::Cluster);
+        if options.flavors.contains(&Flavor::Kubernetes) {
+            let plan = Plan::new(&catalog, &ccm(&options).facts(), Phase::Cluster);
             let plan = plan.unwrap_or_else(|error| panic!("{error}: {options:?}"));
             assert!(plan.objects().len() > 6, "{options:?}");
         }
@@ -123,9 +124,10 @@ fn every_combination_breaks_no_rule_and_is_planned() {
 
 #[test]
 fn the_example_itself_is_a_provider() {
-    let bundles = bundles_of(EXAMPLE, embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes())));
-    assert_eq!(bundles.len(), 2);
-    assert_eq!(verify(&bundles, None, None).findings, []);
+    let parsed_providers =
+        parsed_providers_of(EXAMPLE, embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes())));
+    assert_eq!(parsed_providers.len(), 2);
+    assert_eq!(verify(&parsed_providers, None, None).findings, []);
 }
 
 #[test]
@@ -135,7 +137,7 @@ fn what_is_asked_for_reaches_the_pod() {
     options.credentials = [("ACME_TOKEN".into(), "token".into())].into();
     let files = files(&options).unwrap();
     let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
-    let plan = Plan::new(&catalog, &manager(&options).facts(), Phase::Cluster).unwrap();
+    let plan = Plan::new(&catalog, &ccm(&options).facts(), Phase::Cluster).unwrap();
     let workload = plan.objects().iter().find(|one| one.kind().kind == "Deployment").unwrap();
     let container = &workload.pod_spec().unwrap()["containers"][0];
     assert_eq!(container["image"], format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}"));
@@ -153,7 +155,7 @@ fn what_is_asked_for_reaches_the_pod() {
 #[test]
 fn comments_stay_and_go_with_what_they_are_about() {
     let bare = files(&options("acme")).unwrap();
-    let descriptor = &bare["assets/upstream/provider.yaml"];
+    let descriptor = &bare["assets/kubernetes/provider.yaml"];
     assert!(descriptor.contains("# Edit: what the image is built for") && !descriptor.contains("The route controller"));
     assert!(!descriptor.contains("node-manager") && !descriptor.contains("--cloud-config"), "{descriptor}");
     insta::assert_snapshot!("scaffold_descriptor", descriptor);
@@ -195,7 +197,7 @@ fn a_name_is_that_of_a_folder_and_of_objects() {
         ("a-", "lower-case letters"),
         (&"a".repeat(41), "more than 40"),
         ("no", "such as no-cloud"),
-        ("upstream", "another meaning"),
+        ("kubernetes", "another meaning"),
         ("a-next", "another meaning"),
         ("aws", "such as my-aws"),
     ] {
@@ -210,16 +212,16 @@ fn openshift_needs_the_digest_of_every_image() {
     options.node_manager = Some("a.io/a/b:1".parse().unwrap());
     let Err(Error::Asked(problem)) = files(&options) else { panic!("an image without a digest") };
     assert!(problem.contains("the digest of a.io/a/b:1,"), "{problem}");
-    options.flavors = vec![Flavor::Upstream];
+    options.flavors = vec![Flavor::Kubernetes];
     let files = files(&options).unwrap();
-    assert!(!files["assets/upstream/deployment.yaml"].contains("sha256"), "the operator chooses the tag");
+    assert!(!files["assets/kubernetes/deployment.yaml"].contains("sha256"), "the operator chooses the tag");
 }
 
 #[test]
 fn a_tag_keeps_the_digest_that_is_given_for_it() {
     let mut options = Options { node_manager: Some("a.io/a/b:1.0".parse().unwrap()), ..options("acme") };
     let written = files(&options).unwrap();
-    let descriptor = yaml::from_str::<Value>(&written["assets/upstream/provider.yaml"]).unwrap();
+    let descriptor = yaml::from_str::<Value>(&written["assets/kubernetes/provider.yaml"]).unwrap();
     let tags = |container: &str| descriptor["images"][container]["versions"]["tags"]["1.35"].clone();
     assert_eq!(tags(CCM), json!({"tag": "v1.2.3", "digest": DIGEST}));
     assert_eq!(tags("cloud-node-manager"), "1.0", "a version of its own");
@@ -233,12 +235,12 @@ fn a_tag_keeps_the_digest_that_is_given_for_it() {
     let (_, policy) = written["README.md"].split_once("```yaml\n").unwrap();
     let policy = Policy::parse(policy.split_once("```").unwrap().0).unwrap();
     let yaml = written.iter().filter(|(path, _)| path.as_str() != "README.md");
-    let bundles = bundles_of("acme", yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
-    let found: Vec<_> = check(&bundles, &Policy::default()).iter().map(ToString::to_string).collect();
+    let parsed_providers = parsed_providers_of("acme", yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
+    let found: Vec<_> = check(&parsed_providers, &Policy::default()).iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.iter().all(|finding| finding.ends_with("has no digest (external-image-digest)")), "{found:?}");
-    assert_eq!(check(&bundles, &policy), []);
-    assert_eq!(policy.unused(&bundles), []);
+    assert_eq!(check(&parsed_providers, &policy), []);
+    assert_eq!(policy.unused(&parsed_providers), []);
 }
 
 #[test]

@@ -4,38 +4,38 @@ use serde_json::Value;
 
 use crate::provider::{
     CCM, Error, Flavor, Phase,
-    upstream::Descriptor,
-    verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Part, Subject, items, report},
+    kubernetes::Descriptor,
+    verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Input, Part, items, report},
 };
 use crate::{error::brief, text::suggest::Hints};
 
 /// The ConfigMap that the operator keeps with the cloud's configuration.
 const CLOUD_CONF: &str = "cloud-conf";
 
-pub(super) fn names(subject: Subject) -> Vec<Error> {
-    let images = subject.bundle.of_openshift().map(|descriptor| &descriptor.images);
+pub(super) fn names(input: Input) -> Vec<Error> {
+    let images = input.parsed.of_openshift().map(|descriptor| &descriptor.images);
     let has_image = |container: &Part| images.is_none_or(|images| images.contains_key(container.name()));
-    let unknown = subject.containers().filter(|container| !has_image(container));
+    let unknown = input.containers().filter(|container| !has_image(container));
     let unknown = unknown.map(|container| container.defect("/name", "no entry in `images` of provider.yaml"));
     let phases = [Phase::Cluster, Phase::Bootstrap].into_iter();
-    let without = phases.filter(|phase| subject.ccms(*phase).next().is_none());
-    let first_pods = without.filter_map(|phase| subject.pods_of(phase).next());
+    let without = phases.filter(|phase| input.ccms(*phase).next().is_none());
+    let first_pods = without.filter_map(|phase| input.pods_of(phase).next());
     unknown.chain(first_pods.map(|pod| pod.defect("/containers", format!("no container is named {CCM}")))).collect()
 }
 
 /// Init containers are skipped: the scheduler does not add their requests to those of the other containers.
-pub(super) fn requests(subject: Subject) -> Vec<Error> {
-    report(subject.running(), |container| {
+pub(super) fn requests(input: Input) -> Vec<Error> {
+    report(input.running(), |container| {
         let requests = &container.value["resources"]["requests"];
         let absent = ["cpu", "memory"].into_iter().filter(|name| requests[name].is_null());
         absent.map(|name| ("/resources/requests", format!("no request of {name}")))
     })
 }
 
-/// For the CCM only: a node manager opens no port by default, and opening one requires the rights of a server that
+/// For the CCM only: a node manager opens no port by default, and opening one requires the permissions of a server that
 /// authenticates its clients.
-pub(super) fn probes(subject: Subject) -> Vec<Error> {
-    let ccms = subject.ccms(Phase::Cluster).chain(subject.ccms(Phase::Bootstrap));
+pub(super) fn probes(input: Input) -> Vec<Error> {
+    let ccms = input.ccms(Phase::Cluster).chain(input.ccms(Phase::Bootstrap));
     report(ccms, |ccm| {
         let problem = |probe: &str| {
             let what = probe_problem(ccm, &ccm.value[probe])?;
@@ -60,13 +60,13 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
     (!same).then(|| format!("port {probed} is not that of --secure-port, {served}"))
 }
 
-pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
-    report(subject.containers(), |container| {
+pub(super) fn cloud_config(input: Input) -> Vec<Error> {
+    report(input.containers(), |container| {
         let (pointer, path) = container.flag("--cloud-config")?;
-        let what = match (subject.bundle.flavor, subject.bundle.of_upstream()) {
-            (Flavor::Upstream, Some(descriptor)) => upstream_config_problem(container, path, descriptor),
+        let what = match (input.parsed.flavor, input.parsed.of_kubernetes()) {
+            (Flavor::Kubernetes, Some(descriptor)) => kubernetes_config_problem(container, path, descriptor),
             // Its descriptor cannot be read, which a rule of its own says.
-            (Flavor::Upstream, None) => None,
+            (Flavor::Kubernetes, None) => None,
             (Flavor::OpenShift, _) => cloud_config_problem(container, path),
         }?;
         Some((pointer, format!("--cloud-config {}: {what}", brief(path))))
@@ -95,7 +95,7 @@ fn cloud_config_problem<'a>(container: &Part<'a>, path: &'a str) -> Option<Strin
 }
 
 /// The operator gives the volume of this name its source.
-fn upstream_config_problem(container: &Part, path: &str, descriptor: &Descriptor) -> Option<String> {
+fn kubernetes_config_problem(container: &Part, path: &str, descriptor: &Descriptor) -> Option<String> {
     let Some(config) = &descriptor.cloud_config else {
         return Some("`cloudConfig` is missing in provider.yaml".to_owned());
     };
@@ -104,9 +104,9 @@ fn upstream_config_problem(container: &Part, path: &str, descriptor: &Descriptor
     (!is_there).then(|| format!("volume cloud-config with the file {} is not mounted there", config.file))
 }
 
-pub(super) fn volume_mounts(subject: Subject) -> Vec<Error> {
+pub(super) fn volume_mounts(input: Input) -> Vec<Error> {
     let hints = Hints::default();
-    report(subject.containers(), |container| {
+    report(input.containers(), |container| {
         let volumes = &container.volumes.by_name;
         let mounts = items(&container.value["volumeMounts"]).iter().enumerate();
         let missing = mounts.filter_map(|(index, mount)| {
@@ -119,8 +119,8 @@ pub(super) fn volume_mounts(subject: Subject) -> Vec<Error> {
     })
 }
 
-pub(super) fn privilege_escalation(subject: Subject) -> Vec<Error> {
-    report(subject.containers(), |container| {
+pub(super) fn privilege_escalation(input: Input) -> Vec<Error> {
+    report(input.containers(), |container| {
         let context = &container.value["securityContext"];
         if context["privileged"] == true {
             return Some(("/securityContext/privileged", "the container is privileged"));
@@ -130,8 +130,8 @@ pub(super) fn privilege_escalation(subject: Subject) -> Vec<Error> {
     })
 }
 
-pub(super) fn capabilities(subject: Subject) -> Vec<Error> {
-    report(subject.containers(), |container| {
+pub(super) fn capabilities(input: Input) -> Vec<Error> {
+    report(input.containers(), |container| {
         let capabilities = &container.value["securityContext"]["capabilities"];
         if !items(&capabilities["drop"]).iter().any(|name| name == "ALL") {
             return Some(("/securityContext/capabilities/drop", "not all capabilities are dropped"));
@@ -141,8 +141,8 @@ pub(super) fn capabilities(subject: Subject) -> Vec<Error> {
     })
 }
 
-pub(super) fn seccomp<'a>(subject: Subject<'a>) -> Vec<Error> {
-    report(subject.containers(), |container| {
+pub(super) fn seccomp<'a>(input: Input<'a>) -> Vec<Error> {
+    report(input.containers(), |container| {
         // The container's profile overrides the pod's.
         let profile = |value: &'a Value| value["securityContext"]["seccompProfile"]["type"].as_str();
         let profile = profile(container.value).or_else(|| profile(container.pod));
@@ -151,8 +151,8 @@ pub(super) fn seccomp<'a>(subject: Subject<'a>) -> Vec<Error> {
     })
 }
 
-pub(super) fn bootstrap_kubeconfig(subject: Subject) -> Vec<Error> {
-    report(subject.ccms(Phase::Bootstrap), |ccm| {
+pub(super) fn bootstrap_kubeconfig(input: Input) -> Vec<Error> {
+    report(input.ccms(Phase::Bootstrap), |ccm| {
         let Some((pointer, path)) = ccm.flag("--kubeconfig") else {
             return Some(("/args".to_owned(), "--kubeconfig is missing".to_owned()));
         };

@@ -15,12 +15,12 @@ use serde_path_to_error::Segment;
 
 use crate::{
     object::Object,
-    provider::{Error, verify::parts::Subject},
+    provider::{Error, verify::parts::Input},
     text::yaml::outline::{child, walk},
 };
 
-pub(super) fn known(subject: Subject) -> Vec<Error> {
-    let of_manifests = subject.bundle.manifests.iter().flat_map(|manifest| {
+pub(super) fn known(input: Input) -> Vec<Error> {
+    let of_manifests = input.parsed.manifests.iter().flat_map(|manifest| {
         let found = unknown(&manifest.object).into_iter();
         found.map(|(pointer, what)| manifest.defect(&pointer, what))
     });

@@ -13,7 +13,7 @@ use crate::{
         folder::Manifest,
         verify::{
             containers,
-            parts::{Subject, items, report},
+            parts::{Input, items, report},
         },
     },
     text::{
@@ -28,21 +28,21 @@ use crate::{
 /// Words of text that is still to be written.
 const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 
-pub(super) fn readable(subject: Subject) -> Vec<Error> {
-    let mut defects = subject.bundle.defects.clone();
+pub(super) fn readable(input: Input) -> Vec<Error> {
+    let mut defects = input.parsed.defects.clone();
     // The rule of container names reports a missing entry of `images` at the container.
-    if containers::names(subject).is_empty() {
-        defects.extend(subject.bundle.misfits());
+    if containers::names(input).is_empty() {
+        defects.extend(input.parsed.misfits());
     }
     defects
 }
 
-pub(super) fn ambiguous_scalars(subject: Subject) -> Vec<Error> {
+pub(super) fn ambiguous_scalars(input: Input) -> Vec<Error> {
     let of_file = |(path, text)| {
         let ambiguous = plain_scalars(text).into_iter().filter(|(_, word)| is_ambiguous(word));
         ambiguous.map(move |(line, word)| Error::new(path, Some(Place::line(line)), format!("the plain word {word}")))
     };
-    texts(subject).flat_map(of_file).collect()
+    texts(input).flat_map(of_file).collect()
 }
 
 /// Whether YAML 1.1 and 1.2 read a plain word as different types.
@@ -58,13 +58,13 @@ fn is_ambiguous(word: &str) -> bool {
     truth || octal || (first && !sixtieths.is_empty() && sixtieths.iter().all(is_sixtieth))
 }
 
-fn texts(subject: Subject<'_>) -> impl Iterator<Item = (&str, &str)> {
-    subject.bundle.files.iter().filter_map(|(path, bytes)| Some((path.as_str(), std::str::from_utf8(bytes).ok()?)))
+fn texts(input: Input<'_>) -> impl Iterator<Item = (&str, &str)> {
+    input.parsed.files.iter().filter_map(|(path, bytes)| Some((path.as_str(), std::str::from_utf8(bytes).ok()?)))
 }
 
-pub(super) fn placeholders(subject: Subject) -> Vec<Error> {
+pub(super) fn placeholders(input: Input) -> Vec<Error> {
     let mut defects = Vec::new();
-    for (path, text) in texts(subject) {
+    for (path, text) in texts(input) {
         for (document, lines) in yaml::documents_with_lines(text).unwrap_or_default() {
             let mut check = |pointer: &str, text: &str| {
                 if let Some(placeholder) = placeholder(text) {
@@ -97,22 +97,22 @@ fn placeholder(text: &str) -> Option<String> {
     })
 }
 
-pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Error> {
-    let images = bundle.of_openshift().into_iter().flat_map(|descriptor| &descriptor.images);
+pub(super) fn image_keys(Input { parsed, payload }: Input) -> Vec<Error> {
+    let images = parsed.of_openshift().into_iter().flat_map(|descriptor| &descriptor.images);
     let unknown = images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.key)));
     let defect = |(container, source): (&String, &ImageSource)| {
         let what = format!("the images ConfigMap has no key {}", source.key);
-        bundle.descriptor_error(&format!("{}/key", child("/images", container)), what)
+        parsed.descriptor_error(&format!("{}/key", child("/images", container)), what)
     };
     unknown.map(defect).collect()
 }
 
-pub(super) fn credentials(subject: Subject) -> Vec<Error> {
+pub(super) fn credentials(input: Input) -> Vec<Error> {
     // Elsewhere than on OpenShift people create the Secret.
-    let Some(payload) = subject.payload.filter(|_| subject.bundle.flavor == Flavor::OpenShift) else {
+    let Some(payload) = input.payload.filter(|_| input.parsed.flavor == Flavor::OpenShift) else {
         return Vec::new();
     };
-    report(subject.pods_of(Phase::Cluster), |pod| {
+    report(input.pods_of(Phase::Cluster), |pod| {
         let namespace = pod.manifest.object.namespace();
         let is_requested =
             move |name: &String| payload.requested_secrets.contains(&(namespace.to_owned(), name.clone()));
@@ -135,17 +135,17 @@ fn secrets(pod: &Value) -> Vec<(String, String)> {
     found.into_iter().filter_map(|(pointer, name)| Some((pointer, name.as_str()?.to_owned()))).collect()
 }
 
-pub(super) fn duplicates(subject: Subject) -> Vec<Error> {
-    [Phase::Cluster, Phase::Bootstrap].into_iter().flat_map(|phase| duplicates_of(subject, phase)).collect()
+pub(super) fn duplicates(input: Input) -> Vec<Error> {
+    [Phase::Cluster, Phase::Bootstrap].into_iter().flat_map(|phase| duplicates_of(input, phase)).collect()
 }
 
-fn duplicates_of(subject: Subject, phase: Phase) -> Vec<Error> {
+fn duplicates_of(input: Input, phase: Phase) -> Vec<Error> {
     let mut seen = BTreeSet::new();
-    let repeated = subject.manifests(phase).filter(|manifest| !seen.insert(manifest.object.key()));
+    let repeated = input.manifests(phase).filter(|manifest| !seen.insert(manifest.object.key()));
     repeated.map(|manifest| manifest.defect("", format!("{} is there already", manifest.object.key()))).collect()
 }
 
-pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
+pub(super) fn rbac_wildcards(input: Input) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let object = manifest.object.value();
         let mut defects = Vec::new();
@@ -162,19 +162,19 @@ pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
             defects.extend(wildcards.map(defect));
         }
         if object["roleRef"]["name"] == "cluster-admin" {
-            defects.push(manifest.defect("/roleRef/name", "cluster-admin grants every right"));
+            defects.push(manifest.defect("/roleRef/name", "cluster-admin grants every permission"));
         }
         defects
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    input.parsed.manifests.iter().flat_map(of_manifest).collect()
 }
 
-pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
-    let allowed = subject.bundle.flavor.namespaces();
+pub(super) fn namespaces(input: Input) -> Vec<Error> {
+    let allowed = input.parsed.flavor.namespaces();
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let subjects = items(&value["subjects"]).iter().enumerate();
-        let subjects = subjects.map(|(index, subject)| (format!("/subjects/{index}/namespace"), &subject["namespace"]));
+        let subjects = subjects.map(|(index, input)| (format!("/subjects/{index}/namespace"), &input["namespace"]));
         let own = ("/metadata/namespace".to_owned(), &value["metadata"]["namespace"]);
         let defect = |(pointer, namespace): (String, &Value)| {
             let other = namespace.as_str().filter(|name| !allowed.contains(name))?;
@@ -182,7 +182,7 @@ pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
         };
         std::iter::once(own).chain(subjects).filter_map(defect).collect::<Vec<_>>()
     };
-    subject.manifests(Phase::Cluster).flat_map(of_manifest).collect()
+    input.manifests(Phase::Cluster).flat_map(of_manifest).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     object::container_name,
     provider::{
         CCM, Error, Phase,
-        folder::{Bundle, Manifest},
+        folder::{Manifest, ParsedProvider},
         payload::Payload,
     },
 };
@@ -29,8 +29,8 @@ pub(super) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/clo
 
 /// The input of a rule: a provider, and the install payload if there is one.
 #[derive(Clone, Copy)]
-pub(super) struct Subject<'a> {
-    pub(super) bundle: &'a Bundle,
+pub(super) struct Input<'a> {
+    pub(super) parsed: &'a ParsedProvider,
     pub(super) payload: Option<&'a Payload>,
 }
 
@@ -115,13 +115,13 @@ pub(super) fn require_flag<'a>(
     })
 }
 
-impl<'a> Subject<'a> {
+impl<'a> Input<'a> {
     pub(super) fn manifests(self, phase: Phase) -> impl Iterator<Item = &'a Manifest> {
-        self.bundle.manifests.iter().filter(move |manifest| manifest.phase == phase)
+        self.parsed.manifests.iter().filter(move |manifest| manifest.phase == phase)
     }
 
     pub(super) fn pods(self) -> impl Iterator<Item = Part<'a>> {
-        self.bundle.manifests.iter().filter_map(|manifest| {
+        self.parsed.manifests.iter().filter_map(|manifest| {
             let pod = manifest.object.pod_spec()?;
             let volumes = Rc::new(Volumes::of(pod));
             Some(Part { manifest, pod, value: pod, volumes, pointer: manifest.object.pod_spec_pointer()?.to_owned() })

@@ -6,7 +6,7 @@ use crate::{
     error::brief,
     provider::{
         Error, Phase,
-        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Subject, items, report},
+        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Input, items, report},
     },
 };
 
@@ -23,8 +23,8 @@ const TAINTS: [(&str, &str); 5] = [
 const BOOTSTRAP_HOST_PATHS: [&str; 4] =
     [BOOTSTRAP_SECRETS, BOOTSTRAP_KUBECONFIG, "/etc/kubernetes/bootstrap-configs", BOOTSTRAP_CONFIG];
 
-pub(super) fn replicas(subject: Subject) -> Vec<Error> {
-    let few = subject.deployments().filter_map(|pod| {
+pub(super) fn replicas(input: Input) -> Vec<Error> {
+    let few = input.deployments().filter_map(|pod| {
         // Kubernetes' default is one.
         let replicas = pod.manifest.object.value().pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
         let what = || format!("replicas is {replicas}, not 2 or more");
@@ -33,8 +33,8 @@ pub(super) fn replicas(subject: Subject) -> Vec<Error> {
     few.collect()
 }
 
-pub(super) fn anti_affinity(subject: Subject) -> Vec<Error> {
-    report(subject.deployments(), |pod| {
+pub(super) fn anti_affinity(input: Input) -> Vec<Error> {
+    report(input.deployments(), |pod| {
         let labels = &pod.manifest.object.value()["spec"]["template"]["metadata"]["labels"];
         let rules = &pod.value["affinity"]["podAntiAffinity"];
         let required = items(&rules["requiredDuringSchedulingIgnoredDuringExecution"]).iter();
@@ -52,8 +52,8 @@ fn spreads(term: &Value, labels: &Value) -> bool {
         && selected.is_some_and(|selected| selected.iter().all(|(key, value)| labels[key] == *value))
 }
 
-pub(super) fn priority_class(subject: Subject) -> Vec<Error> {
-    report(subject.pods(), |pod| {
+pub(super) fn priority_class(input: Input) -> Vec<Error> {
+    report(input.pods(), |pod| {
         let class = pod.value["priorityClassName"].as_str().unwrap_or("missing");
         let allowed: &[&str] = match pod.kind() {
             "Deployment" => &["system-cluster-critical", "system-node-critical"],
@@ -64,8 +64,8 @@ pub(super) fn priority_class(subject: Subject) -> Vec<Error> {
     })
 }
 
-pub(super) fn tolerations(subject: Subject) -> Vec<Error> {
-    report(subject.pods_of(Phase::Cluster), |pod| {
+pub(super) fn tolerations(input: Input) -> Vec<Error> {
+    report(input.pods_of(Phase::Cluster), |pod| {
         let tolerations = items(&pod.value["tolerations"]);
         let repelling = TAINTS.into_iter().filter(|taint| !tolerations.iter().any(|one| tolerates(one, *taint)));
         repelling.map(|(key, _)| ("/tolerations", format!("no toleration of the taint {key}")))
@@ -81,8 +81,8 @@ fn tolerates(toleration: &Value, (key, value): (&str, &str)) -> bool {
         && (text("operator") == "Exists" || text("value") == value)
 }
 
-pub(super) fn host_paths(subject: Subject) -> Vec<Error> {
-    report(subject.pods(), |pod| {
+pub(super) fn host_paths(input: Input) -> Vec<Error> {
+    report(input.pods(), |pod| {
         let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
         let is_allowed = move |path: &str| is_bootstrap && BOOTSTRAP_HOST_PATHS.contains(&path);
         let volumes = items(&pod.value["volumes"]).iter().enumerate();
@@ -92,8 +92,8 @@ pub(super) fn host_paths(subject: Subject) -> Vec<Error> {
     })
 }
 
-pub(super) fn static_pods(subject: Subject) -> Vec<Error> {
-    let others = subject.manifests(Phase::Bootstrap).filter_map(|manifest| {
+pub(super) fn static_pods(input: Input) -> Vec<Error> {
+    let others = input.manifests(Phase::Bootstrap).filter_map(|manifest| {
         let (kind, namespace) = (manifest.object.kind().kind, manifest.object.namespace());
         if kind != "Pod" {
             return Some(manifest.defect("/kind", format!("a {kind} in bootstrap/")));

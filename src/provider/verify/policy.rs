@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     provider::{
-        folder::Bundle,
+        folder::ParsedProvider,
         verify::{Rule, rules, trust},
     },
     text::{
@@ -65,11 +65,11 @@ impl Policy {
     }
 
     /// The values for these providers that allow nothing, because nothing of the provider has them.
-    pub fn unused(&self, bundles: &[Bundle]) -> Vec<yaml::Error> {
-        let needed = values(bundles);
+    pub fn unused(&self, parsed_providers: &[ParsedProvider]) -> Vec<yaml::Error> {
+        let needed = values(parsed_providers);
         let mut unused = Vec::new();
         for (provider, rules) in &self.providers {
-            if !bundles.iter().any(|bundle| bundle.name == *provider) {
+            if !parsed_providers.iter().any(|parsed| parsed.name == *provider) {
                 continue;
             }
             for (rule, allowed) in rules {
@@ -88,36 +88,40 @@ impl Policy {
 }
 
 /// What the policy allows these providers, as `rule: value`.
-pub fn widened(bundles: &[Bundle], policy: &Policy) -> Vec<String> {
+pub fn policy_exceptions(parsed_providers: &[ParsedProvider], policy: &Policy) -> Vec<String> {
     let allowed: BTreeSet<_> =
-        values(bundles).into_iter().filter(|(name, rule, value)| policy.allows(name, rule, value)).collect();
+        values(parsed_providers).into_iter().filter(|(name, rule, value)| policy.allows(name, rule, value)).collect();
     let words: BTreeSet<_> = allowed.iter().map(|(_, rule, value)| format!("{rule}: {value}")).collect();
     words.into_iter().collect()
 }
 
 /// The file of a policy that allows these providers what this one does not; `None` if no policy can.
-pub fn policy_for(bundles: &[Bundle], policy: &Policy) -> Option<String> {
+pub fn policy_for(parsed_providers: &[ParsedProvider], policy: &Policy) -> Option<String> {
     let mut needed = BTreeMap::<&str, BTreeMap<&str, BTreeSet<String>>>::new();
-    for (bundle, rule, value) in values_of(bundles) {
+    for (parsed, rule, value) in values_of(parsed_providers) {
         let value = value?;
-        if !policy.allows(&bundle.name, rule.id, &value) {
-            needed.entry(&bundle.name).or_default().entry(rule.id).or_default().insert(value);
+        if !policy.allows(&parsed.name, rule.id, &value) {
+            needed.entry(&parsed.name).or_default().entry(rule.id).or_default().insert(value);
         }
     }
     if needed.is_empty() { None } else { yaml::to_string(&needed).ok() }
 }
 
 /// Everything that a policy would have to allow, as (provider, rule, value).
-pub(super) fn values(bundles: &[Bundle]) -> BTreeSet<(&str, &'static str, String)> {
-    values_of(bundles).filter_map(|(bundle, rule, value)| Some((bundle.name.as_str(), rule.id, value?))).collect()
+pub(super) fn values(parsed_providers: &[ParsedProvider]) -> BTreeSet<(&str, &'static str, String)> {
+    values_of(parsed_providers)
+        .filter_map(|(parsed, rule, value)| Some((parsed.name.as_str(), rule.id, value?)))
+        .collect()
 }
 
 /// The value by which a policy allows each defect, if one can.
-fn values_of(bundles: &[Bundle]) -> impl Iterator<Item = (&Bundle, &'static Rule, Option<String>)> {
-    let of_rule = |bundle, rule: &'static Rule| {
-        rule.defects(bundle, None).into_iter().map(move |(_, value)| (bundle, rule, value))
+fn values_of(
+    parsed_providers: &[ParsedProvider],
+) -> impl Iterator<Item = (&ParsedProvider, &'static Rule, Option<String>)> {
+    let of_rule = |parsed, rule: &'static Rule| {
+        rule.defects(parsed, None).into_iter().map(move |(_, value)| (parsed, rule, value))
     };
-    bundles.iter().flat_map(move |bundle| trust::RULES.iter().flat_map(move |rule| of_rule(bundle, rule)))
+    parsed_providers.iter().flat_map(move |parsed| trust::RULES.iter().flat_map(move |rule| of_rule(parsed, rule)))
 }
 
 fn members<'a>(
@@ -130,12 +134,12 @@ fn members<'a>(
 }
 
 fn check_rule(name: &str) -> Result<(), String> {
-    let widened = || rules().filter(|rule| rule.can_be_widened()).map(|rule| rule.id);
-    let known = widened().collect::<Vec<_>>().join(", ");
+    let allowable = || rules().filter(|rule| rule.can_be_allowed()).map(|rule| rule.id);
+    let known = allowable().collect::<Vec<_>>().join(", ");
     match trust::RULES.iter().find(|rule| rule.id == name) {
-        Some(rule) if rule.can_be_widened() => Ok(()),
-        Some(rule) => Err(format!("{name} cannot be widened, because {}; these can: {known}", rule.why)),
-        None => Err(format!("unknown rule `{name}`{}; expected one of {known}", did_you_mean(name, widened()))),
+        Some(rule) if rule.can_be_allowed() => Ok(()),
+        Some(rule) => Err(format!("{name} cannot be allowed by a policy, because {}; these can: {known}", rule.why)),
+        None => Err(format!("unknown rule `{name}`{}; expected one of {known}", did_you_mean(name, allowable()))),
     }
 }
 

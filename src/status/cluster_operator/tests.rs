@@ -126,10 +126,10 @@ fn a_controller_reports_its_own_conditions_and_stays_available_with_the_last_goo
     assert!(!failed.is_available(&CLOUD_CONFIG));
     let synced = next_of(&failed, None, "t2");
     assert!(synced.is_available(&CLOUD_CONFIG) && !synced.is_available(&TRUSTED_CA));
-    assert_eq!(synced.trouble_of(&CLOUD_CONFIG), None);
+    assert_eq!(synced.problem_of(&CLOUD_CONFIG), None);
     let again = next_of(&synced, Some("cause"), "t3");
     assert_eq!(again.conditions[0], synced.conditions[0]);
-    assert_eq!(again.trouble_of(&CLOUD_CONFIG), Some("cause"));
+    assert_eq!(again.problem_of(&CLOUD_CONFIG), Some("cause"));
     assert!(again.has(&next_of(&again, Some("cause"), "t4")));
     assert_eq!(serde_json::to_value(&again).unwrap().as_object().unwrap().len(), 1, "no versions, no objects");
 }
@@ -138,10 +138,10 @@ fn a_controller_reports_its_own_conditions_and_stays_available_with_the_last_goo
 fn a_controller_without_a_result_keeps_its_conditions() {
     let both = [(&CLOUD_CONFIG, Some(&Ok(()))), (&TRUSTED_CA, Some(&Ok(())))];
     let before = Status::default().next_of(&both, "t1");
-    let trouble = Err("cause".to_owned());
-    let after = before.next_of(&[(&CLOUD_CONFIG, Some(&trouble)), (&TRUSTED_CA, None)], "t2");
+    let problem = Err("cause".to_owned());
+    let after = before.next_of(&[(&CLOUD_CONFIG, Some(&problem)), (&TRUSTED_CA, None)], "t2");
     assert_eq!(after.conditions[2..], before.conditions[2..]);
-    assert_eq!(after.trouble_of(&CLOUD_CONFIG), Some("cause"));
+    assert_eq!(after.problem_of(&CLOUD_CONFIG), Some("cause"));
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn conditions_of_other_writers_are_ignored_but_the_obsolete_one_is_removed() {
 fn a_deleted_cluster_operator_is_recreated_with_its_previous_status() {
     let before = next(&Status::default(), &applied(), V1, "1");
     let recreated = before.next_of(&[(&CLOUD_CONFIG, Some(&Ok(())))], "2").completed(&before);
-    let trouble = failed("x");
-    let after = next(&recreated, &trouble, V1, "3");
+    let problem = failed("x");
+    let after = next(&recreated, &problem, V1, "3");
     assert_eq!(after.find("Available"), before.find("Available"));
     assert!(after.is_at(V1) && recreated.is_available(&CLOUD_CONFIG));
     assert_eq!(recreated.clone().completed(&before), recreated);

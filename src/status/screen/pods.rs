@@ -1,6 +1,6 @@
 //! The reason why a pod is not ready (pure).
 //!
-//! It is for people only: the operator itself judges rollouts by the workload's status ([`crate::status::rollout`]),
+//! It is for people only: the operator itself decides about rollouts by the workload's status ([`crate::status::rollout`]),
 //! and watches no pods. Secrets in the last output of a container are masked.
 
 use serde_json::Value;

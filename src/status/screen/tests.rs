@@ -55,7 +55,7 @@ fn findings() -> Findings {
         left_over: vec![(
             json!({"apiVersion": "v1", "kind": "Service",
                 "metadata": {"name": "old", "namespace": "managed", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
-            Verdict::Prune,
+            PruneDecision::Prune,
         )],
         pods: vec![json!({
             "metadata": {"name": "azure-ccm-x", "namespace": "managed", "labels": {"app": "ccm"}},

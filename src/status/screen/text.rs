@@ -19,11 +19,11 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
     let age = |time: Option<&String>| time.map_or_else(|| NO_TIME.to_owned(), |time| age(time, now));
 
     let objects = report.objects.iter().map(|object| {
-        let place = match object.namespace.as_str() {
+        let location = match object.namespace.as_str() {
             namespace if namespace.is_empty() || namespace == report.namespace => String::new(),
             namespace => format!("{namespace}/"),
         };
-        let name = format!("{} {place}{}", object.kind, object.name);
+        let name = format!("{} {location}{}", object.kind, object.name);
         [object.state.replace('-', " "), age(object.created.as_ref()), name]
     });
     text += &section(["STATE", "AGE", "OBJECT"], &objects.collect::<Vec<_>>());

@@ -10,7 +10,7 @@ use ccm_operator::{
         install::{Installation, external::External},
         limits::Limits,
     },
-    provider::{catalog::Catalog, embedded, upstream::Upstream},
+    provider::{catalog::Catalog, embedded, kubernetes::Kubernetes},
     text::yaml,
 };
 use clap::ValueEnum;
@@ -156,7 +156,7 @@ pub(super) fn base<'a>() -> Installation<'a> {
 }
 
 #[allow(clippy::too_many_lines, reason = "a table")]
-fn variants(any: &Upstream) -> [Variant<'_>; 11] {
+fn variants(any: &Kubernetes) -> [Variant<'_>; 11] {
     let variant = |installation, open| Variant { installation, with: "", open, is_verbatim: true };
     let limited = |change: fn(&mut Limits, Vec<String>), token: &str| {
         let mut installation = base();
@@ -204,7 +204,7 @@ fn variants(any: &Upstream) -> [Variant<'_>; 11] {
 }
 
 /// A file of `install/` as a template.
-fn template(file: &str, any: &Upstream) -> Result<String> {
+fn template(file: &str, any: &Kubernetes) -> Result<String> {
     // A list that is written anew has no quotes around it.
     let filled = |installation: &Installation<'_>| {
         let text = installation.of(file)?;
@@ -275,7 +275,7 @@ fn template(file: &str, any: &Upstream) -> Result<String> {
 }
 
 /// The lines that a provider adds to a file: those for every `CloudControllerManager`, and those for one by its name.
-fn rules(file: &str, provider: &Upstream) -> Result<[String; 2]> {
+fn rules(file: &str, provider: &Kubernetes) -> Result<[String; 2]> {
     // Some are in one namespace only.
     let is_anywhere = provider.descriptor.namespaces.include("namespaces-of-the-chart");
     let namespaces = || if is_anywhere { base().namespaces } else { vec!["kube-system".to_owned()] };
@@ -296,8 +296,8 @@ fn added(plain: &str, text: &str) -> String {
     added.flat_map(|change| text[change.new_range()].iter().copied()).collect()
 }
 
-/// The rights of a provider, and the Secrets that it needs.
-fn provider(provider: &Upstream, files: &[(String, &'static [u8])]) -> Result<String> {
+/// The permissions of a provider, and the Secrets that it needs.
+fn provider(provider: &Kubernetes, files: &[(String, &'static [u8])]) -> Result<String> {
     let mut text = format!("# {GENERATED}\n");
     let descriptor = &provider.descriptor;
     writeln!(text, "secrets: [{}]", if descriptor.has_secret() { &descriptor.name } else { "" })?;
@@ -352,7 +352,7 @@ fn filled_in(path: &str, catalog: &Catalog) -> Result<String> {
         return Ok(lines.collect());
     }
     let mut schema: Value = serde_json::from_str(&text)?;
-    let providers: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+    let providers: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     let distributions: Vec<_> = Distribution::value_variants().iter().copied().map(name).collect();
     schema["properties"]["providers"]["items"]["enum"] = json!(providers);
     schema["properties"]["replaceBuiltIn"]["items"]["enum"] = json!(providers);
@@ -364,7 +364,7 @@ fn filled_in(path: &str, catalog: &Catalog) -> Result<String> {
 fn generated() -> Result<BTreeMap<String, String>> {
     let catalog = embedded::catalog()?;
     let files = embedded::install();
-    let any = catalog.upstream().next().context("a provider")?;
+    let any = catalog.kubernetes().next().context("a provider")?;
     let mut all = BTreeMap::new();
     for (name, bytes) in &files {
         let text = std::str::from_utf8(bytes)?;
@@ -377,7 +377,7 @@ fn generated() -> Result<BTreeMap<String, String>> {
             all.insert("files/api-servers.yaml".into(), api_servers(text)?);
         }
     }
-    for one in catalog.upstream() {
+    for one in catalog.kubernetes() {
         all.insert(format!("files/providers/{}.yaml", one.descriptor.name), provider(one, &files)?);
     }
     for path in ["Chart.yaml", "values.schema.json"] {

@@ -10,7 +10,7 @@ use ccm_operator::{
         install::{Installation, NAME},
         limits::Limits,
     },
-    provider::{catalog::Catalog, embedded, upstream::Upstream},
+    provider::{catalog::Catalog, embedded, kubernetes::Kubernetes},
     text::yaml,
 };
 use clap::ValueEnum;
@@ -93,8 +93,8 @@ fn component(installation: &Installation<'_>) -> Result<String> {
 }
 
 /// The base has this namespace and no other.
-fn in_kube_system(catalog: &Catalog) -> impl Iterator<Item = &Upstream> {
-    catalog.upstream().filter(|one| one.descriptor.namespaces.include("kube-system"))
+fn in_kube_system(catalog: &Catalog) -> impl Iterator<Item = &Kubernetes> {
+    catalog.kubernetes().filter(|one| one.descriptor.namespaces.include("kube-system"))
 }
 
 /// Every generated file, by its path.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     api::placement::Distribution,
     cli::Cli,
-    provider::{embedded, upstream::Descriptor},
+    provider::{embedded, kubernetes::Descriptor},
     text::yaml,
 };
 use clap::{Arg, CommandFactory, ValueEnum};
@@ -50,14 +50,14 @@ pub(super) fn rendered(flags: &[&str]) -> Result<Vec<Value>> {
     Ok(yaml::documents(&String::from_utf8(output.stdout)?)?)
 }
 
-/// Objects by what they are. Of a role each single right counts, not how the rules are grouped.
+/// Objects by what they are. Of a role each single permission counts, not how the rules are grouped.
 pub(super) fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for mut object in objects {
         let metadata = &object["metadata"];
         let key = format!("{} {}/{}", object["kind"], metadata["namespace"], metadata["name"]);
         if let Some(rules) = object.get_mut("rules") {
-            *rules = json!(rights(rules));
+            *rules = json!(permissions(rules));
         }
         without_fractions(&mut object);
         assert_eq!(all.insert(key.clone(), object), None, "{key} is there twice");
@@ -90,7 +90,7 @@ pub(super) fn are_the_same(expected: &BTreeMap<String, Value>, found: &BTreeMap<
     Ok(())
 }
 
-fn rights(rules: &Value) -> BTreeSet<String> {
+fn permissions(rules: &Value) -> BTreeSet<String> {
     let list = |rule: &Value, field: &str| rule[field].as_array().cloned().unwrap_or_else(|| vec![Value::Null]);
     let mut all = BTreeSet::new();
     for rule in rules.as_array().into_iter().flatten() {
@@ -114,14 +114,14 @@ fn names(values: &[&str]) -> String {
 #[allow(clippy::too_many_lines, reason = "a table")]
 async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
     let catalog = embedded::catalog()?;
-    let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+    let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     let digest = format!("sha256:{}", "0".repeat(64));
     let pinned = format!("mirror:5000/x/a/operator:v9@{digest}");
     let mut cases: Vec<(&str, Vec<String>, Value)> = Vec::new();
     let mut case = |namespace, flags: &[&str], values: Value| {
         cases.push((namespace, flags.iter().map(|&flag| flag.to_owned()).collect(), values));
     };
-    for Descriptor { name, namespaces, .. } in catalog.upstream().map(|one| &one.descriptor) {
+    for Descriptor { name, namespaces, .. } in catalog.kubernetes().map(|one| &one.descriptor) {
         let (mut flags, mut values) = (vec!["--providers", name], json!({"providers": [name]}));
         if !namespaces.include("kube-system") {
             flags.extend(["--namespaces", name]);
@@ -175,7 +175,7 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
         &["--providers", "aws", "--names", "second", "--expose-metrics"],
         json!({"providers": ["aws"], "names": ["second"], "serviceMonitor": {"enabled": true}}),
     );
-    // What is left of a provider is deleted with the rights that its installation has left.
+    // What is left of a provider is deleted with the permissions that its installation has left.
     case(
         "ccm-operator",
         &["--providers", "aws", "--remove-provider", "acme,other"],
@@ -231,7 +231,7 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
     Ok(())
 }
 
-/// Their `ConfigMap` and their rights are not the chart's.
+/// Their `ConfigMap` and their permissions are not the chart's.
 #[tokio::test]
 async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
     let folder = tempfile::tempdir()?;

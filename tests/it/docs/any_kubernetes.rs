@@ -43,12 +43,12 @@ const DEAD: &str = "control-plane-dead";
 const CCM: &str = "hcloud-cloud-controller-manager";
 
 /// The cluster; dropping it stops everything.
-pub(super) struct World {
+pub(super) struct Fixture {
     client: Client,
     _stand_ins: JoinSet<()>,
 }
 
-impl World {
+impl Fixture {
     /// Three nodes of the control plane and a worker, none of them initialized or with a network.
     pub(super) async fn new() -> Result<(Self, Shell)> {
         let plane = Arc::new(ControlPlane::start(Options { controllers: true, ..Options::default() }).await?);
@@ -198,7 +198,7 @@ impl Kubelet {
         Ok(mounted)
     }
 
-    /// Does the work of a CCM, with the rights of its ServiceAccount: no cloud is here.
+    /// Does the work of a CCM, with the permissions of its ServiceAccount: no cloud is here.
     async fn initialize(&self, namespace: &str, account: Option<String>) -> Result<()> {
         let account = account.context("an account")?;
         let waiting: Api<Node> = Api::all(self.client.clone());
@@ -257,12 +257,12 @@ async fn installed(shell: &Shell) -> Result<Vec<String>> {
 
 #[tokio::test]
 async fn the_quick_start_initializes_the_nodes() -> Result<()> {
-    let (world, shell) = World::new().await?;
+    let (fixture, shell) = Fixture::new().await?;
     // It is followed in a checkout.
     symlink(repository().join("docs"), shell.folder().join("docs"))?;
     follow(&shell, ("README.md", "Quick start")).await?;
     eventually("the nodes", LIMIT, async || {
-        let waiting = world.uninitialized().await?;
+        let waiting = fixture.uninitialized().await?;
         ensure!(waiting.is_empty(), "{waiting:?}");
         Ok(Some(()))
     })
@@ -271,15 +271,15 @@ async fn the_quick_start_initializes_the_nodes() -> Result<()> {
 
 #[tokio::test]
 async fn a_tainted_cluster_is_initialized_and_everything_uninstalled() -> Result<()> {
-    let (world, shell) = World::new().await?;
-    assert_eq!(world.uninitialized().await?.len(), 4);
+    let (fixture, shell) = Fixture::new().await?;
+    assert_eq!(fixture.uninitialized().await?.len(), 4);
 
     follow(&shell, ("docs/any-kubernetes.md", "Installing the operator")).await?;
     run(&shell, "kubectl --namespace ccm-operator rollout status deployment ccm-operator --timeout=1m").await?;
     follow(&shell, ("docs/any-kubernetes.md", "The address of the API server")).await?;
-    assert_eq!(world.uninitialized().await?.len(), 4, "the operator does not initialize nodes");
+    assert_eq!(fixture.uninitialized().await?.len(), 4, "the operator does not initialize nodes");
     follow(&shell, ("docs/any-kubernetes.md", "The first cloud-controller-manager")).await?;
-    assert_eq!(world.uninitialized().await?, Vec::<String>::new());
+    assert_eq!(fixture.uninitialized().await?, Vec::<String>::new());
     let account = format!("system:serviceaccount:kube-system:{CCM}");
     assert_eq!(shell.run(&format!("kubectl auth can-i delete nodes --as={account}")).await?.0, Some(1));
     follow(&shell, ("docs/any-kubernetes.md", "If it does not become ready")).await?;
@@ -411,8 +411,8 @@ async fn is_reported(shell: &Shell, (spec, reason, text): (&str, &str, &str)) ->
 
 #[tokio::test]
 async fn problems_are_reported_as_the_page_says() -> Result<()> {
-    let (world, shell) = World::new().await?;
-    add_node(&world.client, DEAD).await?;
+    let (fixture, shell) = Fixture::new().await?;
+    add_node(&fixture.client, DEAD).await?;
     let install = async |providers: &str| {
         let render = "ccm-operator render install --image x --secrets hcloud,wrong,right";
         run(&shell, &format!("{render} --providers {providers} | kubectl apply --server-side -f -")).await
@@ -438,7 +438,7 @@ async fn running(shell: &Shell) -> Result<String> {
 
 #[tokio::test]
 async fn a_cluster_migrates_from_published_objects_and_back() -> Result<()> {
-    let (_world, shell) = World::new().await?;
+    let (_fixture, shell) = Fixture::new().await?;
     let install = "ccm-operator render install --image x --providers aws --names cluster,main";
     run(&shell, &format!("{install} | kubectl apply --server-side -f -")).await?;
     let arguments = ["--v=2", "--cloud-provider=aws", "--cluster-name=prod", "--allocate-node-cidrs=true"];

@@ -1,12 +1,12 @@
 //! What `docs/installing-with-helm.md` does to a cluster that is not OpenShift: the chart is installed, changed, upgraded and
-//! uninstalled by Helm, and the operator acts with the rights of the chart.
+//! uninstalled by Helm, and the operator acts with the permissions of the chart.
 
 use std::{fs, os::unix::fs::symlink};
 
 use anyhow::{Context, Result, ensure};
 
 use super::{
-    any_kubernetes::{World, left, run, uid},
+    any_kubernetes::{Fixture, left, run, uid},
     paths::follow,
     shell::Shell,
 };
@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// A cluster, and the shell of somebody who has Helm, in the folder of the project.
-async fn world() -> Result<(World, Shell)> {
-    let (world, shell) = World::new().await?;
+async fn fixture() -> Result<(Fixture, Shell)> {
+    let (fixture, shell) = Fixture::new().await?;
     shell.program("helm", &format!("exec {} \"$@\"", artifacts::helm().await?.display()))?;
     for folder in ["charts", "install", "kustomize"] {
         symlink(repository().join(folder), shell.folder().join(folder))?;
     }
-    Ok((world, shell))
+    Ok((fixture, shell))
 }
 
 /// Whether the operator may create objects of a kind in kube-system.
@@ -50,16 +50,16 @@ const OLDER: &str = "kubectl patch crd cloudcontrollermanagers.ccm-operator.dev 
 
 #[tokio::test]
 async fn the_chart_is_installed_changed_upgraded_and_uninstalled() -> Result<()> {
-    let (world, shell) = world().await?;
+    let (fixture, shell) = fixture().await?;
     follow(&shell, ("docs/installing-with-helm.md", "The namespace")).await?;
     follow(&shell, ("docs/installing-with-helm.md", "Installing")).await?;
-    assert_eq!(world.uninitialized().await?.len(), 4, "the operator does not initialize nodes");
+    assert_eq!(fixture.uninitialized().await?.len(), 4, "the operator does not initialize nodes");
     let notes = run(&shell, "helm get notes ccm-operator --namespace ccm-operator").await?;
     for text in ["managers of: hcloud.", "IMAGE IS A PLACEHOLDER", "goes on running"] {
         assert!(notes.contains(text), "{notes}");
     }
     follow(&shell, ("docs/any-kubernetes.md", "The first cloud-controller-manager")).await?;
-    assert_eq!(world.uninitialized().await?, Vec::<String>::new());
+    assert_eq!(fixture.uninitialized().await?, Vec::<String>::new());
     let before = uid(&shell).await?;
 
     assert!(may_create(&shell, "deployments").await? && !may_create(&shell, "daemonsets").await?);
@@ -131,11 +131,11 @@ fn the_page_names_the_version_of_helm() -> Result<()> {
 
 #[tokio::test]
 async fn kustomize_installs_an_operator_that_works() -> Result<()> {
-    let (world, shell) = world().await?;
+    let (fixture, shell) = fixture().await?;
     follow(&shell, ("docs/installing-with-helm.md", "With kustomize")).await?;
     run(&shell, "kubectl --namespace ccm-operator rollout status deployment ccm-operator --timeout=1m").await?;
     run(&shell, "kubectl get ccm").await.context("the definition is served")?;
     follow(&shell, ("docs/any-kubernetes.md", "The first cloud-controller-manager")).await?;
-    assert_eq!(world.uninitialized().await?, Vec::<String>::new());
+    assert_eq!(fixture.uninitialized().await?, Vec::<String>::new());
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    any_kubernetes::{World, run},
+    any_kubernetes::{Fixture, run},
     page::{self, Mark},
     paths::follow,
 };
@@ -44,7 +44,7 @@ fn added((from, to): &(String, String)) -> usize {
 
 #[tokio::test]
 async fn a_cloud_that_is_not_built_in_runs_after_few_commands() -> Result<()> {
-    let (world, shell) = World::new().await?;
+    let (fixture, shell) = Fixture::new().await?;
     follow(&shell, ("docs/new-provider.md", "The folder")).await?;
     let (file, hunks) = edits()?;
     let path = shell.folder().join(file);
@@ -62,8 +62,8 @@ async fn a_cloud_that_is_not_built_in_runs_after_few_commands() -> Result<()> {
     let of_tar = page::blocks(PAGE)?.into_iter().filter(|block| block.section == "The digest").nth(1);
     let of_tar = run(&shell, &of_tar.context("the command of tar")?.commands[0]).await?;
     assert_eq!(of_tar.split_whitespace().next(), digest.strip_prefix("sha256:"), "GNU tar makes the same bytes");
-    follow(&shell, ("docs/new-provider.md", "The operator's rights")).await?;
-    assert_eq!(world.uninitialized().await?.len(), 4);
+    follow(&shell, ("docs/new-provider.md", "The operator's permissions")).await?;
+    assert_eq!(fixture.uninitialized().await?.len(), 4);
     if let Err(error) = follow(&shell, ("docs/new-provider.md", "Loading it")).await {
         let state = run(&shell, "kubectl get ccm,pods --all-namespaces -o yaml").await?;
         bail!("{error:#}\n{state}");
@@ -71,7 +71,7 @@ async fn a_cloud_that_is_not_built_in_runs_after_few_commands() -> Result<()> {
     let status = run(&shell, "kubectl get ccm cluster -o jsonpath='{.status.provider.digest}'").await?;
     assert_eq!(status, digest);
     eventually("every node is initialized", LIMIT, async || {
-        let left = world.uninitialized().await?;
+        let left = fixture.uninitialized().await?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(Some(()))
     })

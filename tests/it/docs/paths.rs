@@ -15,10 +15,10 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
+    fixture::{Fixture, GO_HOLDER, GO_IMAGE, manifests},
     page::{self, Mark},
     shell::Shell,
     version_operator::{self, VersionOperator},
-    world::{GO_HOLDER, GO_IMAGE, World, manifests},
 };
 use crate::{
     lab::{
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The kinds of other operators in the manifests.
-const FOREIGN: &[(&str, &str, &str)] = &[
+const OTHERS: &[(&str, &str, &str)] = &[
     ("cloudcredential.openshift.io", "CredentialsRequest", "credentialsrequests"),
     ("monitoring.coreos.com", "PrometheusRule", "prometheusrules"),
     ("monitoring.coreos.com", "ServiceMonitor", "servicemonitors"),
@@ -74,49 +74,49 @@ fn go_release() -> Result<Vec<Value>> {
 }
 
 /// A cluster with its CVO and the Go operator, which has installed a CCM, and a shell.
-async fn with_go_operator() -> Result<(World, VersionOperator, Shell)> {
-    let mut world = World::new(FOREIGN).await?;
+async fn with_go_operator() -> Result<(Fixture, VersionOperator, Shell)> {
+    let mut fixture = Fixture::new(OTHERS).await?;
     let cvo = VersionOperator::new(go_release()?);
     // Of the operators whose kinds these are.
     for namespace in ["openshift-cloud-credential-operator", "openshift-monitoring"] {
         objects::apply(
-            &world.client,
+            &fixture.client,
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         )
         .await?;
     }
-    world.stand_in(cvo.clone().run(world.client.clone()));
+    fixture.stand_in(cvo.clone().run(fixture.client.clone()));
     cvo.settled().await?;
-    eventually("the Go operator", LIMIT, async || Ok((world.holder().await? == GO_HOLDER).then_some(()))).await?;
+    eventually("the Go operator", LIMIT, async || Ok((fixture.holder().await? == GO_HOLDER).then_some(()))).await?;
     let mut ccm = aws_manifest("Deployment").value().clone();
     ccm["metadata"]["annotations"]["operator.openshift.io/spec-hash"] = json!("0123");
-    objects::create_as(&world.client, PREDECESSOR, ccm).await?;
-    let shell = Shell::new(&world.plane.kubeconfig_admin()).await?;
-    Ok((world, cvo, shell))
+    objects::create_as(&fixture.client, PREDECESSOR, ccm).await?;
+    let shell = Shell::new(&fixture.plane.kubeconfig_admin()).await?;
+    Ok((fixture, cvo, shell))
 }
 
-async fn deployment(world: &World, namespace: &str, name: &str) -> Result<Option<Deployment>> {
-    Ok(Api::<Deployment>::namespaced(world.client.clone(), namespace).get_opt(name).await?)
+async fn deployment(fixture: &Fixture, namespace: &str, name: &str) -> Result<Option<Deployment>> {
+    Ok(Api::<Deployment>::namespaced(fixture.client.clone(), namespace).get_opt(name).await?)
 }
 
 /// The image of the operator's Deployment.
-async fn operator_image(world: &World) -> Result<String> {
-    let deployment = deployment(world, OWN_NAMESPACE, DEPLOYMENT).await?.context("the operator's Deployment")?;
+async fn operator_image(fixture: &Fixture) -> Result<String> {
+    let deployment = deployment(fixture, OWN_NAMESPACE, DEPLOYMENT).await?.context("the operator's Deployment")?;
     let pod = deployment.spec.and_then(|spec| spec.template.spec).context("a pod")?;
     Ok(pod.containers.into_iter().next().and_then(|container| container.image).unwrap_or_default())
 }
 
-async fn ccm(world: &World) -> Result<Option<Deployment>> {
-    deployment(world, NAMESPACE, aws_manifest("Deployment").name()).await
+async fn ccm(fixture: &Fixture) -> Result<Option<Deployment>> {
+    deployment(fixture, NAMESPACE, aws_manifest("Deployment").name()).await
 }
 
 /// The objects of every kind of provider that carry the operator's label.
-async fn labeled(world: &World) -> Result<Vec<String>> {
+async fn labeled(fixture: &Fixture) -> Result<Vec<String>> {
     let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", set_id(OWN_NAMESPACE)));
     let mut found = Vec::new();
     for kind in ccm_operator::object::KINDS {
         let resource = ccm_operator::cluster::request::resource(kind);
-        let all: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
+        let all: Api<DynamicObject> = Api::all_with(fixture.client.clone(), &resource);
         // Pods carry the label of their Deployment only in its template, and they come and go.
         let items = all.list(&label).await?.items;
         found.extend(items.iter().map(|object| format!("{} {}", kind.kind, object.name_any())));
@@ -125,52 +125,52 @@ async fn labeled(world: &World) -> Result<Vec<String>> {
 }
 
 /// `spec.overrides` of the `ClusterVersion`.
-async fn overrides(world: &World) -> Result<Vec<Value>> {
+async fn overrides(fixture: &Fixture) -> Result<Vec<Value>> {
     let version = json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
     });
-    let (api, name) = version_operator::api(&world.client, &version)?;
+    let (api, name) = version_operator::api(&fixture.client, &version)?;
     let live = serde_json::to_value(api.get(&name).await?)?;
     Ok(live["spec"]["overrides"].as_array().cloned().unwrap_or_default())
 }
 
 #[tokio::test]
 async fn the_go_operator_is_replaced_on_a_running_cluster_and_comes_back() -> Result<()> {
-    let (world, cvo, shell) = with_go_operator().await?;
+    let (fixture, cvo, shell) = with_go_operator().await?;
     let others =
         json!([{"group": "apps", "kind": "Deployment", "namespace": "other", "name": "other", "unmanaged": true}]);
     let patch = format!("oc patch clusterversion version --type merge -p '{{\"spec\":{{\"overrides\":{others}}}}}'");
     ensure!(shell.run(&patch).await?.0 == Some(0));
-    let uid = ccm(&world).await?.and_then(|it| it.uid());
+    let uid = ccm(&fixture).await?.and_then(|it| it.uid());
 
     follow(&shell, ("docs/replacing-the-go-operator.md", "Steps")).await?;
     follow(&shell, ("docs/operations.md", "After an installation")).await?;
     cvo.settled().await?;
-    let exempt = overrides(&world).await?.len();
+    let exempt = overrides(&fixture).await?.len();
     assert_eq!(exempt, manifests(&shell.folder().join("install/manifests"), "")?.len() + 2);
-    assert_eq!(operator_image(&world).await?, IMAGE);
+    assert_eq!(operator_image(&fixture).await?, IMAGE);
     nobody_is_admin(&shell).await?;
-    let live = ccm(&world).await?.context("the CCM")?;
+    let live = ccm(&fixture).await?.context("the CCM")?;
     assert_eq!(live.uid(), uid, "it was not deleted");
     assert!(!live.annotations().contains_key("operator.openshift.io/spec-hash"), "it was taken over");
 
     follow(&shell, ("docs/replacing-the-go-operator.md", "Going back")).await?;
     cvo.settled().await?;
-    assert_eq!(operator_image(&world).await?, GO_IMAGE);
-    assert_eq!(json!(overrides(&world).await?), others);
-    eventually("the Go operator", LIMIT, async || Ok((world.holder().await? == GO_HOLDER).then_some(()))).await?;
-    assert!(!labeled(&world).await?.is_empty());
+    assert_eq!(operator_image(&fixture).await?, GO_IMAGE);
+    assert_eq!(json!(overrides(&fixture).await?), others);
+    eventually("the Go operator", LIMIT, async || Ok((fixture.holder().await? == GO_HOLDER).then_some(()))).await?;
+    assert!(!labeled(&fixture).await?.is_empty());
 
     follow(&shell, ("docs/replacing-the-go-operator.md", "What stays behind")).await?;
-    assert_eq!(labeled(&world).await?, Vec::<String>::new());
-    assert!(config_maps(&world.client, OWN_NAMESPACE).get_opt(INVENTORY).await?.is_none());
+    assert_eq!(labeled(&fixture).await?, Vec::<String>::new());
+    assert!(config_maps(&fixture.client, OWN_NAMESPACE).get_opt(INVENTORY).await?.is_none());
     let names = |release: &[Value]| release.iter().map(key).collect::<BTreeSet<_>>();
     let (ours, theirs) = (manifests(&repository().join("manifests"), "0000_26_")?, names(&go_release()?));
     for object in ours.iter().filter(|object| !theirs.contains(&key(object))) {
-        let (api, name) = version_operator::api(&world.client, object)?;
+        let (api, name) = version_operator::api(&fixture.client, object)?;
         assert!(api.get_opt(&name).await?.is_none(), "{}", key(object));
     }
-    assert_eq!(ccm(&world).await?.and_then(|it| it.uid()), uid, "the CCM is still there");
+    assert_eq!(ccm(&fixture).await?.and_then(|it| it.uid()), uid, "the CCM is still there");
     Ok(())
 }
 
@@ -189,7 +189,7 @@ fn key(object: &Value) -> String {
 
 #[tokio::test]
 async fn an_update_of_the_cluster_to_a_release_with_this_operator_and_back() -> Result<()> {
-    let (world, cvo, shell) = with_go_operator().await?;
+    let (fixture, cvo, shell) = with_go_operator().await?;
     // What `oc adm release new` makes of the manifests of the image.
     let (code, output) = shell
         .run(&format!("ccm-operator render payload --dest-dir release --image {IMAGE} --release-version 5.0.0"))
@@ -198,50 +198,50 @@ async fn an_update_of_the_cluster_to_a_release_with_this_operator_and_back() -> 
     cvo.update(manifests(&shell.folder().join("release/manifests"), "")?);
     cvo.settled().await?;
     follow(&shell, ("docs/operations.md", "After an installation")).await?;
-    assert_eq!(operator_image(&world).await?, IMAGE);
+    assert_eq!(operator_image(&fixture).await?, IMAGE);
     follow(&shell, ("docs/installing-in-a-release.md", "Install it")).await?;
     nobody_is_admin(&shell).await?;
 
     cvo.update(go_release()?);
     cvo.settled().await?;
-    assert_eq!(operator_image(&world).await?, GO_IMAGE);
-    eventually("the Go operator", LIMIT, async || Ok((world.holder().await? == GO_HOLDER).then_some(()))).await?;
+    assert_eq!(operator_image(&fixture).await?, GO_IMAGE);
+    eventually("the Go operator", LIMIT, async || Ok((fixture.holder().await? == GO_HOLDER).then_some(()))).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn the_operator_is_installed_with_kubectl_and_uninstalled() -> Result<()> {
-    let world = World::new(&[]).await?;
-    let shell = Shell::new(&world.plane.kubeconfig_admin()).await?;
+    let fixture = Fixture::new(&[]).await?;
+    let shell = Shell::new(&fixture.plane.kubeconfig_admin()).await?;
     let install = async || {
         follow(&shell, ("docs/installing-with-kubectl.md", "Steps")).await?;
         follow(&shell, ("docs/operations.md", "After an installation")).await
     };
     install().await?;
-    let uid = ccm(&world).await?.context("the CCM")?.uid();
-    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let uid = ccm(&fixture).await?.context("the CCM")?.uid();
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
 
     follow(&shell, ("docs/uninstalling.md", "The operator, but not the CCM")).await?;
-    assert_eq!(ccm(&world).await?.and_then(|it| it.uid()), uid, "the CCM is still there");
+    assert_eq!(ccm(&fixture).await?.and_then(|it| it.uid()), uid, "the CCM is still there");
     assert!(namespaces.get_opt(OWN_NAMESPACE).await?.is_none());
-    let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(fixture.client.clone(), NAMESPACE);
     assert!(accounts.get_opt("cloud-controller-manager").await?.is_some(), "with its account");
     let of_operator = repository().join("manifests/0000_26_cloud-controller-manager-operator_02_rbac_operator.yaml");
     for object in objects::read_yaml(&of_operator)? {
-        let (api, name) = version_operator::api(&world.client, &object)?;
+        let (api, name) = version_operator::api(&fixture.client, &object)?;
         assert!(api.get_opt(&name).await?.is_none(), "{}", key(&object));
     }
 
     // Again: the CCM is taken over.
     install().await?;
-    assert_eq!(ccm(&world).await?.and_then(|it| it.uid()), uid);
+    assert_eq!(ccm(&fixture).await?.and_then(|it| it.uid()), uid);
     follow(&shell, ("docs/uninstalling.md", "The operator and the CCM")).await?;
-    assert_eq!(labeled(&world).await?, Vec::<String>::new());
+    assert_eq!(labeled(&fixture).await?, Vec::<String>::new());
     let names = [OWN_NAMESPACE, NAMESPACE];
     let left = namespaces.list(&ListParams::default()).await?.items;
     assert!(!left.iter().any(|it| names.contains(&it.name_any().as_str())));
     for object in manifests(&shell.folder().join("install/manifests"), "")? {
-        let (api, name) = version_operator::api(&world.client, &object)?;
+        let (api, name) = version_operator::api(&fixture.client, &object)?;
         assert!(api.get_opt(&name).await?.is_none(), "{}", key(&object));
     }
     Ok(())

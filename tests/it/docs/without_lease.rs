@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{any_kubernetes::World, shell::Shell};
+use super::{any_kubernetes::Fixture, shell::Shell};
 use crate::support::eventually;
 
 /// The Deployment.
@@ -53,7 +53,7 @@ async fn is_refused(shell: &Shell, image: &str) -> Result<Value> {
 
 #[tokio::test]
 async fn a_cluster_migrates_from_a_manifest_without_a_lease_in_the_printed_order() -> Result<()> {
-    let (_world, shell) = World::new().await?;
+    let (_fixture, shell) = Fixture::new().await?;
     let install = "ccm-operator render install --image x --providers digitalocean \
                    --names cluster,main --secrets digitalocean";
     run(&shell, 0, &format!("{install} | kubectl apply --server-side -f -")).await?;

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use ccm_operator::{
     api::placement::Distribution,
-    facts::{cluster::Cluster as Facts, manager::Manager, version::Minor},
+    facts::{ccm::Ccm, cluster::Cluster as Facts, version::Minor},
     object::{Kind, NODE, Object},
     plan::Plan,
     provider::{
@@ -47,7 +47,7 @@ fn planned(root: &TempDir) -> Result<Vec<Object>> {
     // First those of nodes, then those of Services.
     for prefix in ["acme.example/", "lb.acme.example/"] {
         let declared = format!("metadataPrefixes: [{prefix}]");
-        edit(&folder, "assets/upstream/provider.yaml", "metadataPrefixes: []", &declared)?;
+        edit(&folder, "assets/kubernetes/provider.yaml", "metadataPrefixes: []", &declared)?;
     }
     let digest = package::read::read(&folder)?.digest;
     let wanted = Wanted { path: Some(folder), digest: Some(digest), name: None };
@@ -56,20 +56,20 @@ fn planned(root: &TempDir) -> Result<Vec<Object>> {
     catalog.check()?;
     let cluster = Facts { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
     let spec = serde_json::from_value(json!({"provider": "acme"}))?;
-    let manager = Manager { name: "cluster".into(), spec, cluster, skips: Vec::new() };
-    Ok(Plan::new(&catalog, &manager.facts(), Phase::Cluster)?.objects().to_vec())
+    let ccm = Ccm { name: "cluster".into(), spec, cluster, skips: Vec::new() };
+    Ok(Plan::new(&catalog, &ccm.facts(), Phase::Cluster)?.objects().to_vec())
 }
 
 /// A control plane with the planned objects but pods, and roles that let both accounts write all Nodes and Services: what stops them are
 /// the policies.
-struct World {
+struct Fixture {
     plane: Lease,
     admin: Client,
     /// Acts as the cloud-controller-manager.
     ccm: Client,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Result<Self> {
         let plane: Lease = ControlPlane::start(Options::default()).await?.into();
         let admin = plane.client()?;
@@ -94,10 +94,10 @@ impl World {
         let mut config = plane.config()?;
         config.auth_info.impersonate = Some(format!("system:serviceaccount:kube-system:{CCM}"));
         let ccm = Client::try_from(config)?;
-        let world = Self { plane, admin, ccm };
-        world.populate().await?;
-        world.wait_for_policies().await?;
-        Ok(world)
+        let fixture = Self { plane, admin, ccm };
+        fixture.populate().await?;
+        fixture.wait_for_policies().await?;
+        Ok(fixture)
     }
 
     /// Nodes and Services of others.
@@ -275,7 +275,7 @@ fn answered<T: serde::Serialize>(answer: kube::Result<T>) -> Result<Value, Strin
 
 #[tokio::test]
 async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancers() -> Result<()> {
-    let world = World::new().await?;
+    let fixture = Fixture::new().await?;
     let selector = json!({"spec": {"selector": {"k8s-app": "acme-dns"}}});
     let external = json!({"spec": {"externalIPs": ["192.0.2.10"]}});
     let ports = json!({"spec": {"ports": [{"name": "web", "port": 80, "targetPort": 9090}]}});
@@ -346,25 +346,25 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
         ("almost what it declares", "web", "", annotated("x.lb.acme.example/id", json!("1")), keys),
         ("an owner", "web", "", json!({"metadata": {"ownerReferences": [owner]}}), "of the metadata of a Service"),
     ] {
-        world.refused(what, service(), (name, subresource), body, why).await;
+        fixture.refused(what, service(), (name, subresource), body, why).await;
     }
     let new = json!({"metadata": {"name": "made"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
-    let made = api(&world.ccm, service()).create(&PostParams::default(), &serde_json::from_value(new)?).await;
+    let made = api(&fixture.ccm, service()).create(&PostParams::default(), &serde_json::from_value(new)?).await;
     let error = answered(made).expect_err("created");
     assert!(error.contains("neither create nor delete Services"), "{error}");
-    let gone = api(&world.ccm, service()).delete("web", &DeleteParams::default()).await;
+    let gone = api(&fixture.ccm, service()).delete("web", &DeleteParams::default()).await;
     let error = answered(gone.map(|_| ())).expect_err("deleted");
     assert!(error.contains("neither create nor delete Services"), "{error}");
 
-    keeps_load_balancers(&world).await;
+    keeps_load_balancers(&fixture).await;
     Ok(())
 }
 
 /// What the library writes, and what clouds write besides.
-async fn keeps_load_balancers(world: &World) {
+async fn keeps_load_balancers(fixture: &Fixture) {
     let status = json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}});
-    world.done("finalizer", service(), ("web", "status"), json!({"metadata": {"finalizers": [CLEANUP]}})).await;
-    let live = world.done("status", service(), ("web", "status"), json!({"status": status})).await;
+    fixture.done("finalizer", service(), ("web", "status"), json!({"metadata": {"finalizers": [CLEANUP]}})).await;
+    let live = fixture.done("status", service(), ("web", "status"), json!({"status": status})).await;
     assert_eq!(live["status"]["loadBalancer"]["ingress"][0]["ip"], "198.51.100.7");
     for (key, value) in [
         ("lb.acme.example/id", json!("1")),
@@ -372,13 +372,13 @@ async fn keeps_load_balancers(world: &World) {
         ("lb.acme.example/id", Value::Null),
         ("service.beta.kubernetes.io/vultr-loadbalancer-id", json!("1")),
     ] {
-        world.done(key, service(), ("web", ""), annotated(key, value)).await;
+        fixture.done(key, service(), ("web", ""), annotated(key, value)).await;
     }
     for key in ["lb.acme.example/pool", "service.beta.kubernetes.io/hash"] {
-        world.done(key, service(), ("web", "status"), labeled(key, json!("x"))).await;
+        fixture.done(key, service(), ("web", "status"), labeled(key, json!("x"))).await;
     }
-    world.done("the address", service(), ("web", ""), json!({"spec": {"loadBalancerIP": "198.51.100.7"}})).await;
-    world
+    fixture.done("the address", service(), ("web", ""), json!({"spec": {"loadBalancerIP": "198.51.100.7"}})).await;
+    fixture
         .refused(
             "another address",
             service(),
@@ -387,15 +387,15 @@ async fn keeps_load_balancers(world: &World) {
             "loadBalancerIP",
         )
         .await;
-    world.done("clean-up", service(), ("former", "status"), json!({"metadata": {"finalizers": null}})).await;
-    patch(&world.admin, service(), ("kube-dns", ""), json!({"metadata": {"labels": {"x": "y"}}}))
+    fixture.done("clean-up", service(), ("former", "status"), json!({"metadata": {"finalizers": null}})).await;
+    patch(&fixture.admin, service(), ("kube-dns", ""), json!({"metadata": {"labels": {"x": "y"}}}))
         .await
         .expect("somebody else");
 }
 
 #[tokio::test]
 async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()> {
-    let world = World::new().await?;
+    let fixture = Fixture::new().await?;
     let (taints, spec, labels, annotations) =
         ("of the taints of a Node", "of the spec of a Node", "of the labels of a Node", "of the annotations of a Node");
     let (addresses, status) = (KEPT, "of the status of a Node");
@@ -462,19 +462,19 @@ async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()
         ("no capacity", "status", json!({"status": {"capacity": {"cpu": "0"}}}), status),
         ("a field added", "status", json!({"status": {"volumesInUse": ["x"]}}), status),
     ] {
-        world.refused(what, &NODE, ("worker", subresource), body, why).await;
+        fixture.refused(what, &NODE, ("worker", subresource), body, why).await;
     }
     let new = json!({"metadata": {"name": "made"}});
-    let made = api(&world.ccm, &NODE).create(&PostParams::default(), &serde_json::from_value(new)?).await;
+    let made = api(&fixture.ccm, &NODE).create(&PostParams::default(), &serde_json::from_value(new)?).await;
     let error = answered(made).expect_err("created");
     assert!(error.contains("may not create Nodes"), "{error}");
 
-    initializes(&world).await
+    initializes(&fixture).await
 }
 
-async fn initializes(world: &World) -> Result<()> {
+async fn initializes(fixture: &Fixture) -> Result<()> {
     // As the library initializes a node: an update without the taint, then the addresses by the status.
-    let nodes = api(&world.ccm, &NODE);
+    let nodes = api(&fixture.ccm, &NODE);
     let mut node = nodes.get("new").await?;
     node.data["spec"] = json!({"providerID": "acme://2", "podCIDR": "10.244.2.0/24", "podCIDRs": ["10.244.2.0/24"]});
     let zones = [
@@ -488,7 +488,7 @@ async fn initializes(world: &World) -> Result<()> {
     node.metadata.labels.get_or_insert_default().extend(zones.map(|(key, value)| (key.to_owned(), value.to_owned())));
     nodes.replace("new", &PostParams::default(), &node).await.context("initialized")?;
     let of_cloud = json!([internal("10.0.0.9"), address("ExternalIP", "192.0.2.9"), address("Hostname", "new")]);
-    world.done("addresses", &NODE, ("new", "status"), at(of_cloud)).await;
+    fixture.done("addresses", &NODE, ("new", "status"), at(of_cloud)).await;
     let same = json!([
         internal("10.0.0.5"),
         internal("10.0.0.6"),
@@ -496,7 +496,7 @@ async fn initializes(world: &World) -> Result<()> {
         hostname(),
         address("InternalDNS", "worker.lab")
     ]);
-    world.done("more addresses", &NODE, ("worker", "status"), at(same)).await;
+    fixture.done("more addresses", &NODE, ("worker", "status"), at(same)).await;
     let swapped = json!([
         internal("10.0.0.6"),
         internal("10.0.0.5"),
@@ -504,23 +504,23 @@ async fn initializes(world: &World) -> Result<()> {
         hostname(),
         address("InternalDNS", "worker.lab")
     ]);
-    world.refused("the added one before", &NODE, ("worker", "status"), at(swapped), KEPT).await;
+    fixture.refused("the added one before", &NODE, ("worker", "status"), at(swapped), KEPT).await;
     let reachable = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "message": ""});
-    let live = &api(&world.ccm, &NODE).get("worker").await?.data["status"]["conditions"][0];
+    let live = &api(&fixture.ccm, &NODE).get("worker").await?.data["status"]["conditions"][0];
     let with_route = json!({"status": {"conditions": [reachable, live]}});
-    world.done("a route", &NODE, ("worker", "status"), with_route).await;
-    world
+    fixture.done("a route", &NODE, ("worker", "status"), with_route).await;
+    fixture
         .done("shut down", &NODE, ("worker", ""), tainted("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule"))
         .await;
-    world.done("started", &NODE, ("worker", ""), json!({"spec": {"taints": [dedicated()]}})).await;
-    world.done("its own annotation", &NODE, ("worker", ""), annotated("acme.example/vm", json!("2"))).await;
-    world.done("its own label", &NODE, ("new", ""), labeled("acme.example/host", json!("2"))).await;
-    world.done("no label any more", &NODE, ("new", ""), labeled("acme.example/host", Value::Null)).await;
-    world.done("another zone", &NODE, ("new", ""), labeled("topology.kubernetes.io/zone", json!("b"))).await;
-    world
+    fixture.done("started", &NODE, ("worker", ""), json!({"spec": {"taints": [dedicated()]}})).await;
+    fixture.done("its own annotation", &NODE, ("worker", ""), annotated("acme.example/vm", json!("2"))).await;
+    fixture.done("its own label", &NODE, ("new", ""), labeled("acme.example/host", json!("2"))).await;
+    fixture.done("no label any more", &NODE, ("new", ""), labeled("acme.example/host", Value::Null)).await;
+    fixture.done("another zone", &NODE, ("new", ""), labeled("topology.kubernetes.io/zone", json!("b"))).await;
+    fixture
         .done("a node of which little is known", &NODE, ("bare", ""), json!({"spec": {"providerID": "acme://3"}}))
         .await;
-    patch(&world.admin, &NODE, ("worker", ""), labeled("node-role.kubernetes.io/x", json!("")))
+    patch(&fixture.admin, &NODE, ("worker", ""), labeled("node-role.kubernetes.io/x", json!("")))
         .await
         .expect("somebody else");
     Ok(())
@@ -528,8 +528,8 @@ async fn initializes(world: &World) -> Result<()> {
 
 #[tokio::test]
 async fn a_node_manager_of_an_external_provider_changes_only_its_own_node() -> Result<()> {
-    let world = World::new().await?;
-    let (own, unbound) = (world.node_manager(Some("new")).await?, world.node_manager(None).await?);
+    let fixture = Fixture::new().await?;
+    let (own, unbound) = (fixture.node_manager(Some("new")).await?, fixture.node_manager(None).await?);
     let label = |key: &str| json!({"metadata": {"labels": {key: "x"}}});
     for subresource in ["", "status"] {
         let error =
@@ -621,7 +621,7 @@ async fn give_back(cluster: &Kubernetes, taken: Vec<(String, Vec<Value>)>) -> Re
 /// Waits until `Ready` says that the operator may not have what it needs about policies, and how it gets that.
 async fn lacks_policies(cluster: &Kubernetes, operator: &Operator) -> Result<String> {
     eventually("the reason", LIMIT, async || {
-        let live = serde_json::to_value(cluster.managers().get("cluster").await?)?;
+        let live = serde_json::to_value(cluster.ccms().get("cluster").await?)?;
         let ready = message(&live, "Ready").to_owned();
         let is_told = ready.contains("validatingadmissionpolicies") && ready.contains("provider rbac");
         ensure!(is_told, "{ready}\n{}", operator.log());
@@ -647,7 +647,7 @@ async fn nothing_of_an_external_provider_is_written_before_its_policies_have_bee
     let mark = cluster.mark().await?;
     let operator = cluster.start_with(&arguments)?;
     cluster.create("cluster", spec("demo")).await?;
-    let skips = json!({"metadata": {"annotations": {"ccm-operator.dev/skip-preflight": "rights"}}});
+    let skips = json!({"metadata": {"annotations": {"ccm-operator.dev/skip-preflight": "permissions"}}});
     cluster.patch("cluster", skips).await?;
     lacks_policies(&cluster, &operator).await?;
     let requests = cluster.requests(mark).await?;
@@ -672,7 +672,7 @@ async fn nothing_of_an_external_provider_is_written_before_its_policies_have_bee
 }
 
 #[tokio::test]
-async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() -> Result<()> {
+async fn without_its_policies_an_external_provider_gets_no_permissions_and_no_pods() -> Result<()> {
     let root = TempDir::new()?;
     let folder = folder(&root, "demo")?;
     let cluster = cluster(&folder, "demo").await?;
@@ -684,7 +684,7 @@ async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() 
     let policy = "demo-cloud-ccm-external-nodes";
     assert_eq!(policies.len(), 4, "{installed:?}");
 
-    // The operator loses the right to policies, and a policy, a role and the workload go.
+    // The operator loses the permission to policies, and a policy, a role and the workload go.
     let taken = take_from_operator(&cluster, &["create", "patch", "delete"]).await?;
     let mark = cluster.mark().await?;
     for (kind_name, name, namespace) in [
@@ -701,7 +701,7 @@ async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() 
     let applied = granted_or_run(&written);
     assert!(applied.is_empty(), "{applied:?}");
 
-    // With the right everything is back.
+    // With the permission everything is back.
     give_back(&cluster, taken).await?;
     cluster.objects_are(&operator, Some("cluster"), |objects| objects == installed).await?;
 

@@ -27,7 +27,7 @@ const OTHER: &str = "another";
 
 /// What is wrong for a while.
 #[derive(Clone, Copy)]
-pub(super) enum Trouble {
+pub(super) enum Problem {
     /// Nothing: the API server itself is unusual.
     None,
     /// Requests meet a fault.
@@ -46,7 +46,7 @@ pub(super) enum Trouble {
 
 /// The operator and the fault that it has to endure.
 pub(super) struct Endured {
-    trouble: Trouble,
+    problem: Problem,
     proxy: Faults,
     wire: Latency,
     clock: Option<Clock>,
@@ -55,26 +55,26 @@ pub(super) struct Endured {
 }
 
 impl Endured {
-    pub(super) async fn new(trouble: Trouble, lab: &mut Lab) -> Result<Self> {
+    pub(super) async fn new(problem: Problem, lab: &mut Lab) -> Result<Self> {
         let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
         let wire = Latency::start(lab.plane.port(), Duration::ZERO)?;
         let wired = lab.plane.service_account_kubeconfig_via(wire.port(), OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
         let mut clock = None;
-        if matches!(trouble, Trouble::Clock(_)) {
+        if matches!(problem, Problem::Clock(_)) {
             let ready = Clock::new(lab.dir.path())?;
             lab.env.extend(ready.env());
             clock = Some(ready);
         }
-        let kubeconfig = match trouble {
-            Trouble::Requests(..) => proxy.kubeconfig().to_owned(),
-            Trouble::Silence => wired,
+        let kubeconfig = match problem {
+            Problem::Requests(..) => proxy.kubeconfig().to_owned(),
+            Problem::Silence => wired,
             _ => lab.kubeconfig().to_owned(),
         };
-        Ok(Self { trouble, proxy, wire, clock, kubeconfig, operator: None })
+        Ok(Self { problem, proxy, wire, clock, kubeconfig, operator: None })
     }
 
     pub(super) fn start(&mut self, lab: &Lab) -> Result<()> {
-        let arguments = if matches!(self.trouble, Trouble::Stopped | Trouble::Clock(_)) { &FAST[..] } else { &[] };
+        let arguments = if matches!(self.problem, Problem::Stopped | Problem::Clock(_)) { &FAST[..] } else { &[] };
         self.operator = Some(lab.start_with(&self.kubeconfig, crate::lab::POD_UID, arguments)?);
         Ok(())
     }
@@ -84,14 +84,14 @@ impl Endured {
     }
 
     pub(super) async fn begin(&mut self, lab: &Lab) -> Result<()> {
-        match self.trouble {
-            Trouble::None => {}
-            Trouble::Requests(fault, applies) => {
+        match self.problem {
+            Problem::None => {}
+            Problem::Requests(fault, applies) => {
                 self.proxy.forget();
                 self.proxy.inject(vec![Rule { fault, applies, times: usize::MAX }]);
             }
-            Trouble::Silence => self.wire.silence(true),
-            Trouble::AggregatedApi => {
+            Problem::Silence => self.wire.silence(true),
+            Problem::AggregatedApi => {
                 let service = json!({"name": "nowhere", "namespace": "default", "port": 443});
                 let spec = json!({"group": "away.example.com", "version": "v1", "service": service,
                     "insecureSkipTLSVerify": true, "groupPriorityMinimum": 1000, "versionPriority": 10});
@@ -99,21 +99,21 @@ impl Endured {
                     "metadata": {"name": "v1.away.example.com"}, "spec": spec});
                 objects::apply(&lab.client, object).await?;
             }
-            Trouble::Policy => overruled::mutate_deployments(lab, OTHER_IMAGE).await?,
-            Trouble::Stopped => {
+            Problem::Policy => overruled::mutate_deployments(lab, OTHER_IMAGE).await?,
+            Problem::Stopped => {
                 if let Some(operator) = &self.operator {
                     operator.pause()?;
                 }
             }
-            Trouble::Clock(seconds) => self.clock.as_ref().context("a clock")?.set(seconds)?,
+            Problem::Clock(seconds) => self.clock.as_ref().context("a clock")?.set(seconds)?,
         }
         Ok(())
     }
 
     /// Waits until the operator has met the fault.
     pub(super) async fn is_felt(&self, lab: &Lab) -> Result<()> {
-        match self.trouble {
-            Trouble::Requests(..) => {
+        match self.problem {
+            Problem::Requests(..) => {
                 eventually("faulty requests", LIMIT, async || {
                     let seen = self.proxy.seen();
                     ensure!(seen.iter().filter(|seen| seen.is_faulty).count() > 1, "{seen:#?}");
@@ -122,7 +122,7 @@ impl Endured {
                 .await
             }
             // Somebody else takes the lease when it has expired.
-            Trouble::Stopped => {
+            Problem::Stopped => {
                 tokio::time::sleep(WHILE).await;
                 let Some(mut lease) = leases(&lab.client).get_opt(LEASE).await? else { return Ok(()) };
                 lease.spec.as_mut().context("a lease")?.holder_identity = Some(OTHER.into());
@@ -137,21 +137,21 @@ impl Endured {
     }
 
     pub(super) async fn end(&mut self, lab: &Lab) -> Result<()> {
-        match self.trouble {
-            Trouble::None => {}
-            Trouble::Requests(..) => self.proxy.inject(Vec::new()),
-            Trouble::Silence => self.wire.silence(false),
-            Trouble::AggregatedApi => {
+        match self.problem {
+            Problem::None => {}
+            Problem::Requests(..) => self.proxy.inject(Vec::new()),
+            Problem::Silence => self.wire.silence(false),
+            Problem::AggregatedApi => {
                 let object = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
                     "metadata": {"name": "v1.away.example.com"}});
                 objects::delete(&lab.client, &object).await?;
             }
-            Trouble::Policy => overruled::remove_policy(lab).await?,
-            Trouble::Stopped => self.operator()?.resume()?,
-            Trouble::Clock(_) => self.clock.as_ref().context("a clock")?.set(0)?,
+            Problem::Policy => overruled::remove_policy(lab).await?,
+            Problem::Stopped => self.operator()?.resume()?,
+            Problem::Clock(_) => self.clock.as_ref().context("a clock")?.set(0)?,
         }
         // A process that has lost its lease ends, and its container is started again.
-        if matches!(self.trouble, Trouble::Stopped | Trouble::Clock(_)) {
+        if matches!(self.problem, Problem::Stopped | Problem::Clock(_)) {
             tokio::time::sleep(WHILE).await;
             if self.operator()?.wait(Duration::ZERO).await.is_ok() {
                 self.start(lab)?;

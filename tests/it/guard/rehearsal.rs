@@ -1,9 +1,9 @@
-//! The rehearsal is enforced: whatever right somebody else grants, no node is deleted that was not confirmed.
+//! The rehearsal is enforced: whatever permission somebody else grants, no node is deleted that was not confirmed.
 
 use super::*;
 use crate::support::faults::{Fault, Faults, Rule, Seen};
 
-/// Binds a right to delete nodes to the account.
+/// Binds a permission to delete nodes to the account.
 async fn free(client: &Client, role: &str) -> Result<()> {
     let rbac = "rbac.authorization.k8s.io";
     if role != "cluster-admin" {
@@ -34,7 +34,7 @@ async fn is_denied(ccm: &Client, node: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_right_of_others_deletes_nothing_in_any_mode_of_the_default_installation() -> Result<()> {
+async fn a_permission_of_others_deletes_nothing_in_any_mode_of_the_default_installation() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let client = &cluster.client;
     let start = cluster.mark().await?;
@@ -47,7 +47,7 @@ async fn a_right_of_others_deletes_nothing_in_any_mode_of_the_default_installati
     cluster.create("cluster", json!({"provider": "aws"})).await?;
     let live = cluster.conditions(&operator, "cluster", &["PreflightPassed=False", "Stalled=True"]).await?;
     let why = message(&live, "PreflightPassed");
-    assert!(why.contains("deletion-right: ") && why.contains("may delete nodes already, by free: "), "{why}");
+    assert!(why.contains("deletion-permission: ") && why.contains("may delete nodes already, by free: "), "{why}");
     assert!(why.contains("kubectl delete clusterrolebinding free"), "{why}");
     assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
     bindings.delete("free", &DeleteParams::default()).await?;
@@ -60,7 +60,7 @@ async fn a_right_of_others_deletes_nothing_in_any_mode_of_the_default_installati
         free(client, role).await?;
         is_denied(&ccm, "gone").await.with_context(|| format!("{role}, {mode}"))?;
         if mode == "Rehearsal" {
-            // A change of rights asks again; so does a minute, while a node is not ready.
+            // A change of permissions asks again; so does a minute, while a node is not ready.
             let touched = Patch::Merge(json!({"metadata": {"annotations": {"x": role}}}));
             request::api(client, kind("ClusterRole"), "")
                 .patch("aws-cloud-controller-manager", &PatchParams::default(), &touched)
@@ -78,7 +78,7 @@ async fn a_right_of_others_deletes_nothing_in_any_mode_of_the_default_installati
     eventually("the policy to come back", LIMIT, async || Ok(policies.get_opt(NAME).await?)).await?;
     assert_eq!(delete(client, "gone").await, Ok(()));
 
-    // It goes with the object, and the rights of the default installation were enough.
+    // It goes with the object, and the permissions of the default installation were enough.
     cluster.delete("cluster").await?;
     cluster.objects_are(&operator, None, <[String]>::is_empty).await?;
     let refused: Vec<_> = cluster.requests(start).await?.into_iter().filter(|one| one.code == 403).collect();
@@ -99,7 +99,7 @@ async fn withhold(client: &Client, keeps: impl Fn(&Value) -> bool) -> Result<Dyn
 }
 
 #[tokio::test]
-async fn where_the_right_is_withheld_the_status_says_so_and_all_else_is_done() -> Result<()> {
+async fn where_the_permission_is_withheld_the_status_says_so_and_all_else_is_done() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let client = &cluster.client;
     // It may look, and not write.
@@ -109,7 +109,7 @@ async fn where_the_right_is_withheld_the_status_says_so_and_all_else_is_done() -
     let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
     let why = message(&live, "NodeDeletionSafe");
     assert!(why.contains("forbidden") && why.contains("--names"), "{why}");
-    assert!(message(&live, "PreflightPassed").contains("rights: the operator may not"), "{live:#}");
+    assert!(message(&live, "PreflightPassed").contains("permissions: the operator may not"), "{live:#}");
     let objects = cluster.objects(None).await?;
     assert!(objects.iter().all(|object| !object.ends_with(NAME)), "{objects:?}");
     // With the controller off it is missed as well.
@@ -146,10 +146,10 @@ async fn where_the_right_is_withheld_the_status_says_so_and_all_else_is_done() -
 
 #[tokio::test]
 async fn an_installation_without_the_flag_lets_one_go_that_needed_it() -> Result<()> {
-    let world = World::new().await?;
-    let cluster = &world.cluster;
-    world.operator.terminate()?;
-    world.operator.wait(LIMIT).await?;
+    let fixture = Fixture::new().await?;
+    let cluster = &fixture.cluster;
+    fixture.operator.terminate()?;
+    fixture.operator.wait(LIMIT).await?;
     cluster.install("aws").await?;
     let operator = cluster.start()?;
     cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
@@ -194,7 +194,7 @@ async fn a_workload_is_not_created_before_the_policy_that_keeps_it_from_deleting
     let faults = Faults::start(&own, own.parent().context("its folder")?).await?;
     cluster.kubeconfig = faults.kubeconfig().to_owned();
     let operator = cluster.start()?;
-    // The API server fails for another reason than a right that is withheld: at first to show policies, then to take them.
+    // The API server fails for another reason than a permission that is withheld: at first to show policies, then to take them.
     for (number, applies) in [is_look, is_lock].into_iter().enumerate() {
         faults.inject(vec![Rule { fault: Fault::Answer(500, None), applies, times: usize::MAX }]);
         if number == 0 {

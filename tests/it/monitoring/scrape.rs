@@ -197,9 +197,9 @@ async fn a_real_prometheus_scrapes_the_operator_and_notices_its_end() -> Result<
     prometheus.has_alerts(&["Down"], &operator).await
 }
 
-/// The troubles that need no waiting. That they must last before an alert fires is a matter of tests/monitoring/.
+/// The problems that need no waiting. That they must last before an alert fires is a matter of tests/monitoring/.
 #[tokio::test]
-async fn the_troubles_of_a_real_operator_are_those_of_their_alerts() -> Result<()> {
+async fn the_problems_of_a_real_operator_are_those_of_their_alerts() -> Result<()> {
     let Some(programs) = programs().await? else { return Ok(()) };
     let mut lab = Lab::without_workloads(&with_user_ca()).await?;
     set_user_ca(&lab, 4000).await?;

@@ -2,7 +2,7 @@
 
 use super::{
     Api, Context, DeleteParams, Kubernetes, LIMIT, NAME, Patch, PatchParams, Pod, Result, Timestamp, Value, account,
-    cluster, ensure, eventually, its_rights, json, lease, node, pod, run, running, waiting, with_manager, working,
+    cluster, ensure, eventually, its_permissions, json, lease, node, pod, run, running, waiting, with_ccm, working,
 };
 
 /// What is wrong with a node.
@@ -15,8 +15,8 @@ async fn findings(cluster: &Kubernetes, node: &str) -> Result<Vec<Value>> {
 #[tokio::test]
 async fn a_pod_that_is_stuck_in_terminating_is_named_with_its_node_and_the_cure() -> Result<()> {
     let cluster = cluster("aws").await?;
-    with_manager(&cluster).await?;
-    account(&cluster, NAME, its_rights()).await?;
+    with_ccm(&cluster).await?;
+    account(&cluster, NAME, its_permissions()).await?;
     let id = json!({"providerID": "aws:///eu-west-1a/i-0"});
     node(&cluster, "control-plane", "Unknown", id.clone()).await?;
     node(&cluster, "worker", "False", waiting()).await?;
@@ -75,7 +75,7 @@ async fn a_deleted_node_without_an_event_is_known_by_the_status_and_by_the_log()
     let deleted = json!([{"node": "listed", "uid": "u-1", "at": now.to_string()}]);
     let deletion = json!({"phase": "Enabled", "waiting": [], "confirmed": [], "deleted": deleted});
     let status = Patch::Merge(json!({"status": {"nodeDeletion": deletion}}));
-    cluster.managers().patch_status("cluster", &PatchParams::default(), &status).await?;
+    cluster.ccms().patch_status("cluster", &PatchParams::default(), &status).await?;
 
     for (name, evidence) in [
         ("logged", "deleting node since it is no longer present in cloud provider: logged"),
@@ -100,7 +100,7 @@ async fn a_deleted_node_without_an_event_is_known_by_the_status_and_by_the_log()
 async fn a_node_of_no_cloud_is_shown_as_one_unless_it_waits() -> Result<()> {
     let cluster = cluster("aws").await?;
     let admin = cluster.plane.kubeconfig_admin();
-    with_manager(&cluster).await?;
+    with_ccm(&cluster).await?;
     let annotate = async |name: &str| {
         let nodes: Api<super::Node> = Api::all(cluster.client.clone());
         let patch = json!({"metadata": {"annotations": {"ccm-operator.dev/no-cloud": "edge"}}});
@@ -143,7 +143,7 @@ async fn nobody_waits_for_a_node_of_no_cloud() -> Result<()> {
     let operator = cluster.start()?;
     cluster.create("cluster", json!({"provider": "aws"})).await?;
     eventually("the diagnosis", LIMIT * 5, async || {
-        let status = cluster.managers().get("cluster").await?.data["status"].clone();
+        let status = cluster.ccms().get("cluster").await?.data["status"].clone();
         let stuck: Vec<_> = status["nodes"]["waiting"].as_array().into_iter().flatten().collect();
         ensure!(
             stuck.len() == 1 && (&stuck[0]["node"], &stuck[0]["reason"]) == (&json!("bare"), &json!("N15")),

@@ -1,4 +1,4 @@
-//! The memory that strangers' packages can take, whatever command reads them.
+//! The memory that untrusted packages can take, whatever command reads them.
 
 use std::{
     env,
@@ -45,7 +45,7 @@ fn heavy(values: usize) -> String {
     format!("{head}{}", "- {a: {}}\n".repeat(values / 3))
 }
 
-/// Packages of strangers: each with the path to give.
+/// Untrusted packages: each with the path to give.
 fn hostile(folder: &Path) -> Result<Vec<PathBuf>> {
     let demo = |files: &[(String, Vec<u8>)]| Package::new("demo", files.to_vec()).expect("within the limits");
     let most = 1 << 20;
@@ -56,7 +56,7 @@ fn hostile(folder: &Path) -> Result<Vec<PathBuf>> {
         ("heavy", demo(&[("assets/a.yaml".to_owned(), heavy(19_900).into_bytes())]).tar()),
         ("texts", {
             let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 17), ["*a"; 13].join(","));
-            demo(&[("assets/upstream/a.yaml".to_owned(), text.into_bytes())]).tar()
+            demo(&[("assets/kubernetes/a.yaml".to_owned(), text.into_bytes())]).tar()
         }),
         ("documents", demo(&[("assets/a.yaml".to_owned(), "---\na\n".repeat(9_000).into_bytes())]).tar()),
         ("defects", demo(&[("assets/a.yaml".to_owned(), "---\nkind: x\n".repeat(900).into_bytes())]).tar()),
@@ -105,8 +105,8 @@ fn combining(folder: &Path) -> Result<Vec<PathBuf>> {
     let arguments = lines(5_000, &|n| format!("        - --a{n}\n"));
     let variables = lines(3_000, &|n| format!("    A{n}: token\n"));
     let containers = lines(200, &|_| "      - {name: cloud-controller-manager}\n".to_owned());
-    let deployment = "assets/upstream/deployment.yaml";
-    let descriptor = "assets/upstream/provider.yaml";
+    let deployment = "assets/kubernetes/deployment.yaml";
+    let descriptor = "assets/kubernetes/provider.yaml";
     let mut paths = Vec::new();
     for (case, changes) in [
         (
@@ -119,17 +119,17 @@ fn combining(folder: &Path) -> Result<Vec<PathBuf>> {
         (
             "role",
             vec![(
-                "assets/upstream/rbac.yaml",
+                "assets/kubernetes/rbac.yaml",
                 "rules:\n",
                 format!("rules:\n- apiGroups: [{long}]\n  resources: [a]\n  verbs: [{verbs}]\n"),
             )],
         ),
         (
-            "rights",
+            "permissions",
             vec![(
                 descriptor,
-                "rights: []",
-                format!("rights: [{{reason: a, apiGroup: {long}, resource: b, verbs: [{verbs}]}}]"),
+                "permissions: []",
+                format!("permissions: [{{reason: a, apiGroup: {long}, resource: b, verbs: [{verbs}]}}]"),
             )],
         ),
         (
@@ -227,8 +227,8 @@ fn full(folder: &Path) -> Result<PathBuf> {
 #[test]
 fn every_command_reads_a_full_package_within_64_mib() -> Result<()> {
     let folder = TempDir::new()?;
-    let (package, manager) = (full(folder.path())?, folder.path().join("ccm.yaml"));
-    let (package, manager) = (package.to_str().expect("UTF-8"), manager.to_str().expect("UTF-8"));
+    let (package, ccm) = (full(folder.path())?, folder.path().join("ccm.yaml"));
+    let (package, ccm) = (package.to_str().expect("UTF-8"), ccm.to_str().expect("UTF-8"));
     let object = serde_json::json!({
         "apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager", "metadata": {"name": "cluster"},
         "spec": {
@@ -236,19 +236,19 @@ fn every_command_reads_a_full_package_within_64_mib() -> Result<()> {
             "credentials": {"secretRef": {"name": "c"}},
         },
     });
-    fs::write(manager, object.to_string())?;
+    fs::write(ccm, object.to_string())?;
     for (arguments, expected) in [
         (&["provider", "digest", package][..], "sha256:"),
         (&["provider", "verify", package], "read as a folder: 2 providers checked by "),
         (&["provider", "verify", "-o", "json", package], "\"findings\": []"),
         (&["provider", "verify", "-o", "junit", package], "failures=\"0\""),
-        (&["provider", "rbac", "--flavor=upstream", package], "kind: ClusterRole\n"),
+        (&["provider", "rbac", "--flavor=kubernetes", package], "kind: ClusterRole\n"),
         (&["provider", "rbac", "--flavor=openshift", package], "kind: ClusterRole\n"),
         (&["provider", "show", package], "--a06499="),
         (&["provider", "show", "-o", "json", package], "\"--a06499\""),
         (&["provider", "list", "--provider", package], "example"),
         (&["provider", "pack", package, "-o", "-"], "--a06499="),
-        (&["render", "ccm", "--config", manager, "--kubernetes-version=1.35", "--provider", package], "--a06499="),
+        (&["render", "ccm", "--config", ccm, "--kubernetes-version=1.35", "--provider", package], "--a06499="),
     ] {
         let output = ended(arguments)?;
         let (out, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -267,8 +267,9 @@ fn no_package_takes_more_than_64_mib_or_ends_the_process() -> Result<()> {
     if let Some(path) = env::var_os(PACKAGE) {
         match read::read(Path::new(&path)) {
             Ok(loaded) => {
-                let bundles = loaded.package.bundles();
-                let found: usize = bundles.iter().map(|bundle| bundle.defects.len() + bundle.misfits().len()).sum();
+                let parsed_providers = loaded.package.parsed_providers();
+                let found: usize =
+                    parsed_providers.iter().map(|parsed| parsed.defects.len() + parsed.misfits().len()).sum();
                 assert!(found > 0, "no hostile package is sound");
             }
             Err(error) => assert!(!chain(&error).contains(OUT_OF_MEMORY), "{}", chain(&error)),

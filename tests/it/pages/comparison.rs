@@ -26,8 +26,8 @@ pub(crate) struct Published {
     date: String,
     /// The files.
     paths: Vec<String>,
-    /// The rights in the whole cluster: API group, resource and verb, each counted once, and `*` as eight verbs.
-    rights: usize,
+    /// The permissions in the whole cluster: API group, resource and verb, each counted once, and `*` as eight verbs.
+    permissions: usize,
     /// The ids of its pitfalls.
     pitfalls: Vec<String>,
     /// What a number does not say.
@@ -45,16 +45,16 @@ pub(crate) fn page(published: &[Published], clouds: &[Cloud]) -> String {
     let total = PITFALLS.len();
     let ours = |name: &str| clouds.iter().find(|cloud| cloud.name() == name);
     let row = |one: &Published| {
-        let (title, rights, avoided) = match ours(&one.cloud) {
+        let (title, permissions, avoided) = match ours(&one.cloud) {
             Some(cloud) => (
                 format!("[{}]({}.md)", cloud.title, one.cloud),
-                pitfalls::rights(&cloud.planned).len().to_string(),
+                pitfalls::permissions(&cloud.planned).len().to_string(),
                 (total - pitfalls::of(&cloud.planned).len()).to_string(),
             ),
             None => (one.title.clone(), "not yet".to_owned(), "not yet".to_owned()),
         };
         let number = if one.note.is_empty() { String::new() } else { format!(" ({})", one.note) };
-        [title, format!("{}{number}", one.rights), rights, (total - one.pitfalls.len()).to_string(), avoided]
+        [title, format!("{}{number}", one.permissions), permissions, (total - one.pitfalls.len()).to_string(), avoided]
     };
     let rows: Vec<_> = published.iter().map(row).collect();
     let pitfall = |(id, what, then): &(&str, &str, &str)| {
@@ -82,16 +82,16 @@ pub(crate) fn page(published: &[Published], clouds: &[Cloud]) -> String {
         "# Compared with what clouds publish".to_owned(),
         format!(
             "This page compares the manifests that {} clouds publish for their cloud-controller-manager (CCM) with those that the operator \
-             applies for the example on the cloud's page. A right is a verb on a resource in the whole cluster, and `*` counts as eight verbs. \
-             Published manifests have {mean} rights on average. Our numbers are counted in the plan, the others in the files below.",
+             applies for the example on the cloud's page. A permission is a verb on a resource in the whole cluster, and `*` counts as eight verbs. \
+             Published manifests have {mean} permissions on average. Our numbers are counted in the plan, the others in the files below.",
             published.len()
         ),
         "## In numbers".to_owned(),
         table(
             [
                 "cloud",
-                "rights, published",
-                "rights, ours",
+                "permissions, published",
+                "permissions, ours",
                 &format!("of {total} pitfalls avoided, published"),
                 "ours",
             ],
@@ -109,14 +109,14 @@ pub(crate) fn page(published: &[Published], clouds: &[Cloud]) -> String {
 }
 
 fn mean(published: &[Published]) -> usize {
-    let sum: usize = published.iter().map(|one| one.rights).sum();
+    let sum: usize = published.iter().map(|one| one.permissions).sum();
     sum.checked_div(published.len()).unwrap_or_default()
 }
 
 /// What the README says of it.
 pub(crate) fn figures(published: &[Published], clouds: &[Cloud]) -> Vec<String> {
-    let ours = |cloud: &Cloud| pitfalls::rights(&cloud.planned).len();
-    let of_hcloud = published.iter().find(|one| one.cloud == "hcloud").unwrap().rights;
+    let ours = |cloud: &Cloud| pitfalls::permissions(&cloud.planned).len();
+    let of_hcloud = published.iter().find(|one| one.cloud == "hcloud").unwrap().permissions;
     let hcloud = clouds.iter().find(|cloud| cloud.name() == "hcloud").map(ours).unwrap();
     // A cloud that publishes nothing, or is new, changes no figure.
     let compared = clouds.iter().filter(|cloud| published.iter().any(|one| one.cloud == cloud.name()));

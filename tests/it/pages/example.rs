@@ -1,18 +1,18 @@
-//! The example of a cloud's page: a `CloudControllerManager` and what it names, judged as the operator judges it.
+//! The example of a cloud's page: a `CloudControllerManager` and what it names, validated as the operator validates it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ccm_operator::{
     api::{placement::Distribution, spec::OnByDefault},
-    facts::{cluster::Cluster, manager::Manager, version::Minor},
+    facts::{ccm::Ccm, cluster::Cluster, version::Minor},
     object::{Object, reference::Reference},
     plan::{
         Error, Plan,
-        upstream::{
-            judgement::{Judgement, judge, needs},
+        kubernetes::{
             sources::{self, Found, Source},
+            validation::{Validation, needs, validate},
         },
     },
-    provider::{Phase, catalog::Catalog, upstream::Descriptor},
+    provider::{Phase, catalog::Catalog, kubernetes::Descriptor},
     text::yaml,
 };
 use serde_json::{Map, Value, json};
@@ -33,7 +33,7 @@ pub(crate) struct Example {
     /// The `CloudControllerManager` in Markdown.
     pub(crate) text: String,
     /// The same as the operator sees it.
-    pub(crate) manager: Manager,
+    pub(crate) ccm: Ccm,
     objects: Vec<Value>,
 }
 
@@ -56,21 +56,21 @@ impl Example {
         let wanted = objects.iter().find(|value| value["kind"] == "CloudControllerManager");
         let wanted =
             wanted.unwrap_or_else(|| panic!("the example of docs/clouds/{name}.md has no CloudControllerManager"));
-        let manager = manager(wanted);
-        for made in secrets(descriptor, &manager) {
+        let ccm = ccm(wanted);
+        for made in secrets(descriptor, &ccm) {
             if !objects.iter().any(|one| one["kind"] == "Secret" && one["metadata"] == made["metadata"]) {
                 inputs.push(yaml::to_string(&made).unwrap());
                 objects.push(made);
             }
         }
-        Self { inputs, text, manager, objects }
+        Self { inputs, text, ccm, objects }
     }
 
-    /// As the operator judges it, with what it names.
-    pub(crate) fn judge(&self, catalog: &Catalog) -> Judgement {
-        let named = needs(catalog, &self.manager);
+    /// As the operator validates it, with what it names.
+    pub(crate) fn validate(&self, catalog: &Catalog) -> Validation {
+        let named = needs(catalog, &self.ccm);
         let checks = sources::checks(named.iter());
-        judge(catalog, &self.manager, |reference| {
+        validate(catalog, &self.ccm, |reference| {
             let is_it = |one: &&Value| {
                 let metadata = &one["metadata"];
                 one["kind"] == reference.kind.kind
@@ -85,7 +85,7 @@ impl Example {
 
     /// What is planned for it.
     pub(crate) fn planned(&self, catalog: &Catalog) -> Result<Vec<Object>, Error> {
-        Ok(Plan::new(catalog, &self.manager.clone().facts(), Phase::Cluster)?.objects().to_vec())
+        Ok(Plan::new(catalog, &self.ccm.clone().facts(), Phase::Cluster)?.objects().to_vec())
     }
 }
 
@@ -102,17 +102,17 @@ fn stored(object: &Value) -> Value {
 }
 
 /// A `CloudControllerManager` as it is written.
-fn manager(written: &Value) -> Manager {
+fn ccm(written: &Value) -> Ccm {
     assert_eq!(written["apiVersion"], "ccm-operator.dev/v1alpha1", "{written}");
     let spec = serde_json::from_value(written["spec"].clone()).unwrap_or_else(|error| panic!("{written}: {error}"));
-    Manager::new(written["metadata"]["name"].as_str().unwrap_or_default().to_owned(), spec, CLUSTER)
+    Ccm::new(written["metadata"]["name"].as_str().unwrap_or_default().to_owned(), spec, CLUSTER)
 }
 
 /// Whether its provider has load balancers, by the answer of the plan.
-pub(crate) fn has_services(catalog: &Catalog, manager: &Manager) -> bool {
-    let mut manager = manager.clone();
-    manager.spec.controllers.service = OnByDefault::Enabled;
-    let planned = Plan::new(catalog, &manager.facts(), Phase::Cluster);
+pub(crate) fn has_services(catalog: &Catalog, ccm: &Ccm) -> bool {
+    let mut ccm = ccm.clone();
+    ccm.spec.controllers.service = OnByDefault::Enabled;
+    let planned = Plan::new(catalog, &ccm.facts(), Phase::Cluster);
     !matches!(planned, Err(Error::Asked { field, .. }) if field == "controllers.service")
 }
 
@@ -135,29 +135,29 @@ fn smallest(catalog: &Catalog, descriptor: &Descriptor) -> String {
         let secret = if descriptor.credentials.is_some() { format!("{name}-config") } else { name.clone() };
         lines.extend(["  cloudConfig:".to_owned(), format!("    secretRef: {{name: {secret}, key: {}}}", file.file)]);
     }
-    if !has_services(catalog, &manager(&yaml::from_str(&lines.join("\n")).unwrap())) {
+    if !has_services(catalog, &ccm(&yaml::from_str(&lines.join("\n")).unwrap())) {
         lines.extend(["  controllers:".to_owned(), "    service: Disabled".to_owned()]);
     }
     lines.join("\n")
 }
 
 /// The Secrets that it names, each with every key that is needed.
-fn secrets(descriptor: &Descriptor, manager: &Manager) -> Vec<Value> {
+fn secrets(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Value> {
     let secret = |name: &str, data: Map<String, Value>| {
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": data,
-            "metadata": {"name": name, "namespace": manager.spec.namespace},
+            "metadata": {"name": name, "namespace": ccm.spec.namespace},
         })
     };
     let value = |key: &String| {
         let words = key.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
         (key.replace('*', SERVER), Value::from(words.collect::<String>().trim_matches('_')))
     };
-    let credentials = manager.spec.credentials.as_ref().map(|given| {
+    let credentials = ccm.spec.credentials.as_ref().map(|given| {
         let keys = descriptor.credentials.iter().flat_map(|needed| &needed.keys);
         secret(&given.secret_ref.name, keys.map(value).collect())
     });
-    let configuration = manager.spec.cloud_config.as_ref().and_then(|config| config.secret_ref.as_ref()).map(|given| {
+    let configuration = ccm.spec.cloud_config.as_ref().and_then(|config| config.secret_ref.as_ref()).map(|given| {
         let text = Value::from("# The configuration, as the cloud describes it.\n");
         secret(&given.name, Map::from_iter([(given.key.clone(), text)]))
     });

@@ -19,7 +19,7 @@ pub(crate) const PITFALLS: [(&str, &str, &str); 16] = [
         "may create ServiceAccounts or their tokens",
         "an attacker in the CCM can act as any ServiceAccount",
     ),
-    ("wildcards", "has a right with `*`", "it grants permissions that nobody has reviewed"),
+    ("wildcards", "has a permission with `*`", "it grants permissions that nobody has reviewed"),
     ("pod-network", "is not on the host network", "it waits for a network plugin that may wait for it"),
     ("cluster-dns", "needs cluster DNS", "DNS runs only on nodes that the CCM has initialized"),
     (
@@ -38,8 +38,8 @@ pub(crate) const PITFALLS: [(&str, &str, &str); 16] = [
     ("no-election", "has leader election turned off", "two CCMs act at once during an update"),
 ];
 
-/// The rights in the whole cluster, each as API group, resource and verb.
-pub(crate) fn rights(objects: &[Object]) -> BTreeSet<(String, String, String)> {
+/// The permissions in the whole cluster, each as API group, resource and verb.
+pub(crate) fn permissions(objects: &[Object]) -> BTreeSet<(String, String, String)> {
     let roles = objects.iter().filter(|object| object.kind().kind == "ClusterRole");
     let grants = roles.flat_map(|role| permissions::of_role(role.value()).unwrap_or_default());
     let each = grants.flat_map(|grant| {
@@ -52,8 +52,8 @@ pub(crate) fn rights(objects: &[Object]) -> BTreeSet<(String, String, String)> {
 /// The ids of those that these manifests have, in the order of the list. Of pods only those of the cloud-controller-manager count.
 pub(crate) fn of(objects: &[Object]) -> Vec<&'static str> {
     let roles = objects.iter().filter(|object| object.kind().kind == "ClusterRole");
-    let is_manager = |pod: &&Value| list(&pod["containers"]).any(|container| container["name"] == CCM);
-    let pods = objects.iter().filter_map(Object::pod_spec).filter(is_manager);
+    let is_ccm = |pod: &&Value| list(&pod["containers"]).any(|container| container["name"] == CCM);
+    let pods = objects.iter().filter_map(Object::pod_spec).filter(is_ccm);
     let found: BTreeSet<_> = roles.flat_map(of_role).chain(pods.flat_map(of_pod)).collect();
     PITFALLS.into_iter().map(|(id, ..)| id).filter(|id| found.contains(id)).collect()
 }
@@ -147,7 +147,7 @@ fn each_pitfall_is_found() {
         [role(grant("nodes", "delete")), role(grant("secrets", "*")), role(grant("serviceaccounts/token", "create"))];
     let ids: Vec<_> = PITFALLS.iter().map(|(id, ..)| *id).collect();
     assert_eq!(of(&objects(&[&roles[..], &[bad]].concat())), ids);
-    assert_eq!(rights(&objects(&roles)).len(), 10);
+    assert_eq!(permissions(&objects(&roles)).len(), 10);
     let good = workload(serde_json::json!({
         "hostNetwork": true, "tolerations": [{"operator": "Exists"}], "securityContext": {"runAsUser": 65532},
         "containers": [{"name": CCM, "image": "registry:5000/b:v1", "livenessProbe": {}, "securityContext": {

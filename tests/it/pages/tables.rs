@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use ccm_operator::{
-    facts::{manager::Manager, version::Minor},
+    facts::{ccm::Ccm, version::Minor},
     object::{Object, permissions},
     provider::{
-        upstream::{Image, Upstream},
+        kubernetes::{Image, Kubernetes},
         versions::{Rule, Tag},
     },
 };
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::pages::{
     markdown::{coded, table},
-    rights,
+    needs,
 };
 
 /// The tags of images.
@@ -43,8 +43,8 @@ pub(crate) fn versions(images: &BTreeMap<String, Image>) -> String {
 }
 
 /// What the accounts may do.
-pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager) -> String {
-    let on: Vec<_> = manager.controllers().collect();
+pub(crate) fn permissions(provider: &Kubernetes, planned: &[Object], ccm: &Ccm) -> String {
+    let on: Vec<_> = ccm.controllers().collect();
     let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
     let is_of_account = |object: &&Object| object.kind().kind == "ClusterRole" && Some(object.name()) == account;
     let role = planned
@@ -53,10 +53,10 @@ pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager)
         .map(|role| permissions::of_role(role.value()).unwrap_or_default())
         .unwrap_or_default();
     let is_granted = |resource: &str, verb: &str| {
-        role.iter().any(|one| one.verb == verb && rights::full_name(one.group, one.resource) == resource)
+        role.iter().any(|one| one.verb == verb && needs::full_name(one.group, one.resource) == resource)
     };
     // A node manager may have what its CCM does not need.
-    let rows: Vec<_> = rights::reasons(&on, &provider.descriptor.rights)
+    let rows: Vec<_> = needs::reasons(&on, &provider.descriptor.permissions)
         .into_iter()
         .filter_map(|[resource, verbs, whom, why]| {
             let verbs: Vec<_> = verbs.split(", ").filter(|verb| is_granted(&resource, verb)).collect();
@@ -64,7 +64,7 @@ pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager)
         })
         .collect();
     let mut parts = vec![
-        "In the whole cluster, with the controllers of the example. If you turn a controller off, its rights go, too."
+        "In the whole cluster, with the controllers of the example. If you turn a controller off, its permissions go, too."
             .to_owned(),
         table(["resource", "verbs", "needed by", "what for"], &rows),
     ];

@@ -4,26 +4,26 @@ use super::*;
 
 /// Creates other objects of each kind in each place of any plan: without our label, with the label of another set, and
 /// with a copy of our label.
-pub(super) async fn decoys(lab: &Lab, places: &BTreeSet<Place>) -> Result<Vec<(&'static Kind, Value)>> {
+pub(super) async fn decoys(lab: &Lab, locations: &BTreeSet<Location>) -> Result<Vec<(&'static Kind, Value)>> {
     let labels = [
         ("plain", json!({"app.kubernetes.io/part-of": "ccm-operator"})),
         ("other-set", json!({PART_OF_LABEL: inventory::set_id("another-namespace")})),
         ("copied", json!({PART_OF_LABEL: inventory::set_id(OWN_NAMESPACE)})),
     ];
     let mut made = Vec::new();
-    for place in places {
+    for location in locations {
         for (name, labels) in &labels {
-            let mut object = bare(place.kind);
-            object["apiVersion"] = place.kind.api_version().into();
-            object["kind"] = place.kind.kind.into();
+            let mut object = bare(location.kind);
+            object["apiVersion"] = location.kind.api_version().into();
+            object["kind"] = location.kind.kind.into();
             object["metadata"] = json!({"name": format!("decoy-{name}"), "labels": labels});
-            if place.kind.namespaced {
-                object["metadata"]["namespace"] = place.namespace.as_str().into();
+            if location.kind.namespaced {
+                object["metadata"]["namespace"] = location.namespace.as_str().into();
             }
-            let api = request::api(&lab.client, place.kind, &place.namespace);
+            let api = request::api(&lab.client, location.kind, &location.namespace);
             let params = PostParams { field_manager: Some("somebody".into()), ..PostParams::default() };
             let live = api.create(&params, &serde_json::from_value(object)?).await?;
-            made.push((place.kind, serde_json::to_value(&live)?));
+            made.push((location.kind, serde_json::to_value(&live)?));
         }
     }
     Ok(made)

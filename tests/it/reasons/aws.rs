@@ -9,8 +9,8 @@ use tokio::{
 
 use super::{
     LONG,
+    fixture::{Fixture, node},
     front::{Front, Refusal},
-    world::{World, node},
 };
 use crate::{
     lab::can,
@@ -45,7 +45,7 @@ const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
 /// A cluster whose nodes are instances.
 pub(super) struct Cloud {
-    pub(super) world: World,
+    pub(super) fixture: Fixture,
     pub(super) moto: moto::Cloud,
     /// The port of moto itself.
     port: u16,
@@ -56,18 +56,18 @@ pub(super) struct Cloud {
 
 impl Cloud {
     /// The cloud of this cluster, with so many instances.
-    pub(super) async fn new(mut world: World, instances: usize) -> Result<Self> {
+    pub(super) async fn new(mut fixture: Fixture, instances: usize) -> Result<Self> {
         let port = free_port()?;
         let moto = moto::Cloud::start("127.0.0.1", port).await?;
         let (front, subnet) = tokio::try_join!(Front::start(port), moto.subnet("10.0.0.0/16"))?;
         let instances = moto.run_instances(&subnet, &["--count", &instances.to_string()]).await?;
         // What the metadata service of the machine would tell.
-        world.image.set("AWS_REGION", moto::REGION);
-        world.image.set("AWS_EC2_METADATA_DISABLED", "true");
-        world.image.set("AWS_ACCESS_KEY_ID", "none");
-        world.image.set("AWS_SECRET_ACCESS_KEY", "none");
-        world.image.set(ENDPOINT, &format!("http://127.0.0.1:{}", front.port));
-        Ok(Self { world, moto, port, front, subnet, instances })
+        fixture.image.set("AWS_REGION", moto::REGION);
+        fixture.image.set("AWS_EC2_METADATA_DISABLED", "true");
+        fixture.image.set("AWS_ACCESS_KEY_ID", "none");
+        fixture.image.set("AWS_SECRET_ACCESS_KEY", "none");
+        fixture.image.set(ENDPOINT, &format!("http://127.0.0.1:{}", front.port));
+        Ok(Self { fixture, moto, port, front, subnet, instances })
     }
 
     /// Creates the `CloudControllerManager`.
@@ -78,7 +78,7 @@ impl Cloud {
     /// Creates it for the provider of this name.
     pub(super) async fn create_as(&self, provider: &str) -> Result<()> {
         let config = json!({"inline": self.subnet.configuration()});
-        self.world.create(json!({"provider": provider, "clusterName": moto::CLUSTER, "cloudConfig": config})).await
+        self.fixture.create(json!({"provider": provider, "clusterName": moto::CLUSTER, "cloudConfig": config})).await
     }
 
     /// Lets the route controller find its route table.
@@ -99,16 +99,16 @@ impl Cloud {
             ("AWS_SECRET_ACCESS_KEY", "SecretAccessKey"),
             ("AWS_SESSION_TOKEN", "SessionToken"),
         ] {
-            self.world.image.set(name, answer["Credentials"][field].as_str().context(field)?);
+            self.fixture.image.set(name, answer["Credentials"][field].as_str().context(field)?);
         }
         Ok(())
     }
 
     /// Gives it back the role in the account of the instances.
     pub(super) fn use_own_account(&mut self) {
-        self.world.image.set("AWS_ACCESS_KEY_ID", "none");
-        self.world.image.set("AWS_SECRET_ACCESS_KEY", "none");
-        self.world.image.set("AWS_SESSION_TOKEN", "");
+        self.fixture.image.set("AWS_ACCESS_KEY_ID", "none");
+        self.fixture.image.set("AWS_SECRET_ACCESS_KEY", "none");
+        self.fixture.image.set("AWS_SESSION_TOKEN", "");
     }
 
     /// Lets moto check who asks, or no longer.
@@ -133,7 +133,7 @@ impl Cloud {
 
     /// Registers it.
     pub(super) async fn register(&self, number: usize) -> Result<String> {
-        self.world.register(&self.node(number)).await?;
+        self.fixture.register(&self.node(number)).await?;
         Ok(self.instances[number].name.clone())
     }
 }
@@ -144,7 +144,7 @@ async fn why_nodes_wait_at_aws() -> Result<()> {
     if !can("give a process a root folder and a user of its own (unshare --map-user --root)", pod::is_possible()) {
         return Ok(());
     }
-    let mut cloud = Cloud::new(World::new("aws").await?, 6).await?;
+    let mut cloud = Cloud::new(Fixture::new("aws").await?, 6).await?;
     no_node_is_found(&mut cloud).await.context("no node")?;
     one_node_is_not_found(&cloud).await.context("one node")?;
     aws_refuses(&cloud).await.context("AWS refuses")?;
@@ -157,115 +157,115 @@ async fn why_nodes_wait_at_aws() -> Result<()> {
 async fn no_node_is_found(cloud: &mut Cloud) -> Result<()> {
     cloud.create().await?;
     cloud.use_other_account().await?;
-    cloud.world.roll_out().await?;
+    cloud.fixture.roll_out().await?;
     let (first, second) = (cloud.register(0).await?, cloud.register(1).await?);
-    cloud.world.finds(&first, "N09", "instance not found", "credentials of another account").await?;
+    cloud.fixture.finds(&first, "N09", "instance not found", "credentials of another account").await?;
     cloud.use_own_account();
-    cloud.world.restart().await?;
-    cloud.world.is_cured(&first).await?;
-    cloud.world.is_cured(&second).await
+    cloud.fixture.restart().await?;
+    cloud.fixture.is_cured(&first).await?;
+    cloud.fixture.is_cured(&second).await
 }
 
 /// What concerns one node, while others are initialized.
 async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
-    let world = &cloud.world;
-    world.register(&node("worker-7")).await?;
-    world.finds("worker-7", "N08", "instance not found", "a node whose name is no private DNS name").await?;
-    world.remove("worker-7").await?;
+    let fixture = &cloud.fixture;
+    fixture.register(&node("worker-7")).await?;
+    fixture.finds("worker-7", "N08", "instance not found", "a node whose name is no private DNS name").await?;
+    fixture.remove("worker-7").await?;
 
     let name = &cloud.instances[2].name;
     let mut other = cloud.node(2);
     other["spec"]["providerID"] = json!("aws:///us-east-1a/i-0123456789abcdef0");
-    world.register(&other).await?;
-    world.finds(name, "N08", "", "a providerID of no instance").await?;
-    world.remove(name).await?;
+    fixture.register(&other).await?;
+    fixture.finds(name, "N08", "", "a providerID of no instance").await?;
+    fixture.remove(name).await?;
 
     other["spec"]["providerID"] = json!("vsphere://42000000-1111-2222-3333-444455556666");
-    world.register(&other).await?;
-    world.finds(name, "N12", "vsphere://", "a providerID of another cloud").await?;
-    world.remove(name).await?;
+    fixture.register(&other).await?;
+    fixture.finds(name, "N12", "vsphere://", "a providerID of another cloud").await?;
+    fixture.remove(name).await?;
 
     let mut node = cloud.node(2);
     node["metadata"]["annotations"] = json!({"alpha.kubernetes.io/provided-node-ip": "192.0.2.99"});
-    world.register(&node).await?;
-    world.finds(name, "N10", "192.0.2.99", "--node-ip with an address that the instance has not").await?;
-    world.annotate(name, json!({"alpha.kubernetes.io/provided-node-ip": cloud.instances[2].address})).await?;
-    world.is_cured(name).await
+    fixture.register(&node).await?;
+    fixture.finds(name, "N10", "192.0.2.99", "--node-ip with an address that the instance has not").await?;
+    fixture.annotate(name, json!({"alpha.kubernetes.io/provided-node-ip": cloud.instances[2].address})).await?;
+    fixture.is_cured(name).await
 }
 
 async fn aws_refuses(cloud: &Cloud) -> Result<()> {
-    let (world, known) = (&cloud.world, &cloud.instances[2].name);
+    let (fixture, known) = (&cloud.fixture, &cloud.instances[2].name);
     cloud.check_credentials(true).await?;
     let name = cloud.register(3).await?;
-    world.finds(&name, "N07", "AuthFailure", "an access key that AWS does not know").await?;
-    world.set_ready(known, "Unknown", 120).await?;
-    world.finds(known, "N20", "AuthFailure", "the same, and a node that is not ready").await?;
+    fixture.finds(&name, "N07", "AuthFailure", "an access key that AWS does not know").await?;
+    fixture.set_ready(known, "Unknown", 120).await?;
+    fixture.finds(known, "N20", "AuthFailure", "the same, and a node that is not ready").await?;
     cloud.check_credentials(false).await?;
-    world.set_ready(known, "True", 0).await?;
-    world.is_cured(&name).await?;
+    fixture.set_ready(known, "True", 0).await?;
+    fixture.is_cured(&name).await?;
 
     for (refusal, reason, how) in [
-        (NOT_AUTHORIZED, "N07", "a role without the right ec2:DescribeInstances"),
+        (NOT_AUTHORIZED, "N07", "a role without the permission ec2:DescribeInstances"),
         (THROTTLED, "N18", "AWS limits the rate of requests"),
     ] {
-        world.remove(&name).await?;
+        fixture.remove(&name).await?;
         cloud.front.refuse(Some(refusal));
         cloud.register(3).await?;
-        world.finds(&name, reason, refusal.code, how).await?;
+        fixture.finds(&name, reason, refusal.code, how).await?;
         cloud.front.refuse(None);
-        world.is_cured(&name).await?;
+        fixture.is_cured(&name).await?;
     }
     Ok(())
 }
 
 async fn aws_is_not_reached(cloud: &mut Cloud) -> Result<()> {
     let working = format!("http://127.0.0.1:{}", cloud.front.port);
-    let other_server = format!("https://127.0.0.1:{}", cloud.world.cluster.plane.port());
+    let other_server = format!("https://127.0.0.1:{}", cloud.fixture.cluster.plane.port());
     let name = cloud.instances[3].name.clone();
     for (endpoint, evidence, how) in [
         (format!("http://127.0.0.1:{}", free_port()?), "connection refused", "a firewall that refuses"),
         ("http://ec2.us-east-1.invalid".to_owned(), "lookup ec2.us-east-1.invalid", "a name that DNS does not know"),
         (other_server, "x509: certificate signed by unknown authority", "a proxy with a certificate of its own"),
     ] {
-        cloud.world.remove(&name).await?;
-        cloud.world.image.set(ENDPOINT, &endpoint);
-        cloud.world.restart().await?;
+        cloud.fixture.remove(&name).await?;
+        cloud.fixture.image.set(ENDPOINT, &endpoint);
+        cloud.fixture.restart().await?;
         cloud.register(3).await?;
-        cloud.world.finds(&name, "N06", evidence, how).await?;
+        cloud.fixture.finds(&name, "N06", evidence, how).await?;
     }
-    cloud.world.image.set(ENDPOINT, &working);
-    cloud.world.restart().await?;
-    cloud.world.is_cured(&name).await
+    cloud.fixture.image.set(ENDPOINT, &working);
+    cloud.fixture.restart().await?;
+    cloud.fixture.is_cured(&name).await
 }
 
 /// What becomes of nodes that are initialized.
 async fn instances_go(cloud: &Cloud) -> Result<()> {
-    let (world, instance) = (&cloud.world, &cloud.instances[3]);
+    let (fixture, instance) = (&cloud.fixture, &cloud.instances[3]);
     cloud.moto.stop(instance).await?;
-    world.set_ready(&instance.name, "Unknown", 120).await?;
-    world.finds(&instance.name, "N23", "", "the instance is stopped").await?;
+    fixture.set_ready(&instance.name, "Unknown", 120).await?;
+    fixture.finds(&instance.name, "N23", "", "the instance is stopped").await?;
     cloud.moto.terminate(instance).await?;
     let how = "the instance is terminated, and nodes may not be deleted";
-    world.finds(&instance.name, "N22", "is forbidden", how).await?;
-    world.remove(&instance.name).await
+    fixture.finds(&instance.name, "N22", "is forbidden", how).await?;
+    fixture.remove(&instance.name).await
 }
 
 async fn there_is_no_route(cloud: &mut Cloud) -> Result<()> {
     cloud.tag_route_table().await?;
     let routes = json!({"controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.244.0.0/16"]}});
-    cloud.world.patch(routes).await?;
-    cloud.world.roll_out().await?;
+    cloud.fixture.patch(routes).await?;
+    cloud.fixture.roll_out().await?;
 
     cloud.front.refuse(Some(NO_MORE_ROUTES));
     let mut node = cloud.node(4);
     node["spec"]["podCIDR"] = json!("10.244.4.0/24");
     node["spec"]["podCIDRs"] = json!(["10.244.4.0/24"]);
-    cloud.world.register(&node).await?;
+    cloud.fixture.register(&node).await?;
     let name = cloud.instances[4].name.clone();
-    cloud.world.finds(&name, "N24", "RouteLimitExceeded", "the route table is full").await?;
+    cloud.fixture.finds(&name, "N24", "RouteLimitExceeded", "the route table is full").await?;
     cloud.front.refuse(None);
     eventually("the route", LONG, async || {
-        let findings = cloud.world.diagnosis(&name).await?["findings"].clone();
+        let findings = cloud.fixture.diagnosis(&name).await?["findings"].clone();
         ensure!(findings == json!([]), "{findings:#}");
         Ok(Some(()))
     })
@@ -274,12 +274,12 @@ async fn there_is_no_route(cloud: &mut Cloud) -> Result<()> {
 
 async fn it_does_not_start(cloud: &mut Cloud) -> Result<()> {
     let unnamed = cloud.subnet.configuration().replace(&format!("KubernetesClusterID={}\n", moto::CLUSTER), "");
-    cloud.world.patch(json!({"cloudConfig": {"inline": unnamed}})).await?;
-    cloud.world.roll_out_and_crash().await?;
+    cloud.fixture.patch(json!({"cloudConfig": {"inline": unnamed}})).await?;
+    cloud.fixture.roll_out_and_crash().await?;
     let name = cloud.register(5).await?;
     let evidence = "Cloud provider could not be initialized";
-    cloud.world.finds(&name, "N01", evidence, "a configuration without the cluster's id").await?;
-    cloud.world.patch(json!({"cloudConfig": {"inline": cloud.subnet.configuration()}})).await?;
-    cloud.world.roll_out().await?;
-    cloud.world.is_cured(&name).await
+    cloud.fixture.finds(&name, "N01", evidence, "a configuration without the cluster's id").await?;
+    cloud.fixture.patch(json!({"cloudConfig": {"inline": cloud.subnet.configuration()}})).await?;
+    cloud.fixture.roll_out().await?;
+    cloud.fixture.is_cured(&name).await
 }

@@ -10,12 +10,12 @@ use kube::{Api, api::PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{aws, world::World};
+use super::{aws, fixture::Fixture};
 use crate::{
-    foreign::with_digests,
     lab::{LIMIT, can},
     pod,
     support::{audit, eventually, objects},
+    trust::with_digests,
 };
 
 /// Its name.
@@ -24,9 +24,9 @@ const NAME: &str = "up";
 /// The folder of AWS's provider under another name, with digests: the names of its objects change, the program and its arguments stay.
 fn folder(root: &TempDir) -> Result<PathBuf> {
     let path = root.path().join(NAME);
-    fs::create_dir_all(path.join("assets/upstream"))?;
+    fs::create_dir_all(path.join("assets/kubernetes"))?;
     let aws = embedded::package("aws")?;
-    for (file, bytes) in aws.files().filter(|(file, _)| file.starts_with("assets/upstream/")) {
+    for (file, bytes) in aws.files().filter(|(file, _)| file.starts_with("assets/kubernetes/")) {
         let text = std::str::from_utf8(bytes)?.replace("aws-cloud-", &format!("{NAME}-cloud-"));
         let text = text.replace(&format!("/bin/{NAME}-cloud-"), "/bin/aws-cloud-");
         fs::write(path.join(file), with_digests(&text.replace("name: aws\n", &format!("name: {NAME}\n"))))?;
@@ -43,13 +43,13 @@ async fn the_cloud_controller_manager_of_aws_does_its_work_as_an_external_provid
     let root = TempDir::new()?;
     let folder = folder(&root)?;
     let pinned = format!("--provider={}@{}", folder.display(), package::read::read(&folder)?.digest);
-    let mut cloud = aws::Cloud::new(World::external(NAME, "aws", &folder, &pinned).await?, 2).await?;
-    let mark = cloud.world.cluster.mark().await?;
+    let mut cloud = aws::Cloud::new(Fixture::external(NAME, "aws", &folder, &pinned).await?, 2).await?;
+    let mark = cloud.fixture.cluster.mark().await?;
     cloud.create_as(NAME).await?;
     cloud.tag_route_table().await?;
     let controllers = json!({"service": "Enabled", "route": "Enabled"});
-    cloud.world.patch(json!({"controllers": controllers, "network": {"podCIDRs": ["10.244.0.0/16"]}})).await?;
-    cloud.world.roll_out().await?;
+    cloud.fixture.patch(json!({"controllers": controllers, "network": {"podCIDRs": ["10.244.0.0/16"]}})).await?;
+    cloud.fixture.roll_out().await?;
 
     for number in 0..2 {
         initialized(&cloud, number).await?;
@@ -57,7 +57,7 @@ async fn the_cloud_controller_manager_of_aws_does_its_work_as_an_external_provid
     load_balancer(&cloud).await?;
 
     let account = ("kube-system", "up-cloud-controller-manager");
-    let requests = cloud.world.cluster.plane.audit().of_account(&cloud.world.cluster.client, mark, account).await?;
+    let requests = cloud.fixture.cluster.plane.audit().of_account(&cloud.fixture.cluster.client, mark, account).await?;
     let wrote = |resource: &str, sub: &str| {
         requests
             .iter()
@@ -65,9 +65,9 @@ async fn the_cloud_controller_manager_of_aws_does_its_work_as_an_external_provid
     };
     assert!(wrote("nodes", "") && wrote("nodes", "status") && wrote("services", "status"), "{requests:?}");
     let refused: Vec<_> = requests.iter().filter(|one: &&audit::Request| one.code == 403).collect();
-    assert!(refused.is_empty(), "{refused:?}\n{}", cloud.world.log());
+    assert!(refused.is_empty(), "{refused:?}\n{}", cloud.fixture.log());
     // The same account does nothing else: the policies are in force.
-    cloud.world.is_denied("refused: of the annotations of a Node").await
+    cloud.fixture.is_denied("refused: of the annotations of a Node").await
 }
 
 /// A node that a kubelet has registered with its own addresses becomes one of the cloud.
@@ -79,9 +79,9 @@ async fn initialized(cloud: &aws::Cloud, number: usize) -> Result<()> {
     node["status"]["addresses"] = json!([
         {"type": "InternalIP", "address": instance.address}, {"type": "Hostname", "address": instance.name},
     ]);
-    cloud.world.register(&node).await?;
+    cloud.fixture.register(&node).await?;
     let waited = eventually("the node", LIMIT, async || {
-        let live = serde_json::to_value(cloud.world.nodes().get(&instance.name).await?)?;
+        let live = serde_json::to_value(cloud.fixture.nodes().get(&instance.name).await?)?;
         let (labels, status) = (&live["metadata"]["labels"], &live["status"]);
         let has =
             |list: &Value, kind: &str| list.as_array().is_some_and(|all| all.iter().any(|one| one["type"] == kind));
@@ -102,11 +102,11 @@ async fn initialized(cloud: &aws::Cloud, number: usize) -> Result<()> {
         ensure!(has(&status["conditions"], "NetworkUnavailable") && has(&status["conditions"], "Ready"), "{status:#}");
         Ok(Some(()))
     });
-    waited.await.with_context(|| cloud.world.log())
+    waited.await.with_context(|| cloud.fixture.log())
 }
 
 async fn load_balancer(cloud: &aws::Cloud) -> Result<()> {
-    let client = &cloud.world.cluster.client;
+    let client = &cloud.fixture.cluster.client;
     // The subnets of moto have no way to the Internet.
     let prefix = "service.beta.kubernetes.io/aws-load-balancer";
     let annotations = json!({format!("{prefix}-internal"): "true", format!("{prefix}-type"): "nlb"});
@@ -124,7 +124,7 @@ async fn load_balancer(cloud: &aws::Cloud) -> Result<()> {
         );
         Ok(Some(()))
     });
-    waited.await.with_context(|| cloud.world.log())?;
+    waited.await.with_context(|| cloud.fixture.log())?;
     // Without its load balancer the finalizer goes.
     let internal = kube::api::Patch::Merge(json!({"spec": {"type": "ClusterIP"}}));
     services.patch("web", &PatchParams::default(), &internal).await?;
@@ -133,5 +133,5 @@ async fn load_balancer(cloud: &aws::Cloud) -> Result<()> {
         ensure!(live.metadata.finalizers.is_none(), "{:?}", live.metadata);
         Ok(Some(()))
     });
-    waited.await.with_context(|| cloud.world.log())
+    waited.await.with_context(|| cloud.fixture.log())
 }

@@ -29,14 +29,14 @@ use serde_json::{Value, json};
 use tokio::task::{JoinSet, LocalSet};
 
 use super::{
+    fixture::{LEASE, node},
     front::Front,
-    world::{LEASE, node},
 };
 use crate::{
     docs::shell::Shell,
     lab::{LIMIT, can},
     pod::{self, Container, Image},
-    published::{self, ACCOUNT, DAEMON_SET as OLD, RIGHTS},
+    published::{self, ACCOUNT, DAEMON_SET as OLD, PERMISSIONS},
     support::{
         artifacts,
         control_plane::Options,
@@ -161,7 +161,7 @@ fn as_image(pod: &Pod) -> Result<Value> {
     Ok(workload)
 }
 
-struct World {
+struct Fixture {
     cluster: Arc<Kubernetes>,
     operator: Operator,
     moto: moto::Cloud,
@@ -175,7 +175,7 @@ struct World {
     _tasks: JoinSet<()>,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Result<Self> {
         let cluster = Arc::new(Kubernetes::with(Options { controllers: true, ..Options::default() }, "aws").await?);
         let operator = cluster.start()?;
@@ -367,19 +367,22 @@ fn installation() -> Value {
 }
 
 /// What `init` proposes, as a user edits it: with a port that is free here.
-fn edit(world: &World, report: &Value) -> Result<()> {
-    let path = world.shell.folder().join("ccm.yaml");
+fn edit(fixture: &Fixture, report: &Value) -> Result<()> {
+    let path = fixture.shell.folder().join("ccm.yaml");
     let mut manifest: Value = yaml::from_str(&fs::read_to_string(&path)?)?;
     let expected = json!({
         "provider": "aws", "clusterName": moto::CLUSTER,
         "cloudConfig": {"configMapRef": {"name": "aws-cloud-config", "key": "cloud.conf"}},
         "leaderElection": {"leaseName": LEASE},
-        "placement": {"apiServer": {"host": "127.0.0.1", "port": world.cluster.plane.port()}},
+        "placement": {"apiServer": {"host": "127.0.0.1", "port": fixture.cluster.plane.port()}},
     });
     let mut spec = manifest["spec"].clone();
     spec.as_object_mut().context("a specification")?.remove("ports");
     ensure!((&spec, &manifest["metadata"]["name"]) == (&expected, &json!("main")), "{manifest:#}");
-    ensure!(report["fates"].as_array().is_some_and(|all| all.iter().all(|one| one["result"] != "ToDo")), "{report:#}");
+    ensure!(
+        report["migrationResults"].as_array().is_some_and(|all| all.iter().all(|one| one["result"] != "ToDo")),
+        "{report:#}"
+    );
     manifest["spec"]["ports"] = json!({"secure": free_port()?});
     Ok(fs::write(path, yaml::to_string(&manifest)?)?)
 }
@@ -395,59 +398,59 @@ async fn from_the_published_objects_of_aws_and_back() -> Result<()> {
 
 #[expect(clippy::print_stderr, reason = "the seconds are reported")]
 async fn there_and_back() -> Result<()> {
-    let world = World::new().await?;
-    world.initialized(1).await?;
-    world.initialized(2).await?;
-    let before = world.serves(&[80]).await?;
-    let services: Api<Service> = Api::default_namespaced(world.cluster.client.clone());
+    let fixture = Fixture::new().await?;
+    fixture.initialized(1).await?;
+    fixture.initialized(2).await?;
+    let before = fixture.serves(&[80]).await?;
+    let services: Api<Service> = Api::default_namespaced(fixture.cluster.client.clone());
     let uid = services.get("web").await?.uid().context("a UID")?;
     ensure!(before.starts_with(&format!("a{}", uid.replace('-', ""))[..32]), "{before} is not named by {uid}");
-    world.nothing_happened()?;
-    let old = world.holder().await?;
+    fixture.nothing_happened()?;
+    let old = fixture.holder().await?;
 
-    let (code, output) = world.shell.run("ccm-operator init --from-existing -o json 2>&1").await?;
+    let (code, output) = fixture.shell.run("ccm-operator init --from-existing -o json 2>&1").await?;
     let report: Value = serde_json::from_str(&output).with_context(|| output.clone())?;
     ensure!(code == Some(0), "{report:#}");
-    edit(&world, &report)?;
+    edit(&fixture, &report)?;
     let steps = &report["steps"];
     // The fixture has no image; the operator runs already.
     ensure!(!output.contains("render install"), "the operator is there");
 
-    world.follow(&steps["next"]).await?;
-    let (new, seconds) = world.passed_on(&old).await?;
+    fixture.follow(&steps["next"]).await?;
+    let (new, seconds) = fixture.passed_on(&old).await?;
     eprintln!("AWS, to the operator: {seconds:.1} s without a holder of the lease {LEASE}");
-    ensure!(world.exists(&format!("--namespace kube-system daemonset {NEW}")).await?);
-    ensure!(!world.exists(&format!("--namespace kube-system daemonset {OLD}")).await?);
+    ensure!(fixture.exists(&format!("--namespace kube-system daemonset {NEW}")).await?);
+    ensure!(!fixture.exists(&format!("--namespace kube-system daemonset {OLD}")).await?);
     // It leads: it changes the same load balancer, and initializes what comes.
-    assert_eq!(world.serves(&[80, 443]).await?, before);
-    world.initialized(3).await?;
-    world.nothing_happened()?;
+    assert_eq!(fixture.serves(&[80, 443]).await?, before);
+    fixture.initialized(3).await?;
+    fixture.nothing_happened()?;
 
-    world.follow(&steps["back"]).await?;
-    let (_, seconds) = world.passed_on(&new).await?;
+    fixture.follow(&steps["back"]).await?;
+    let (_, seconds) = fixture.passed_on(&new).await?;
     eprintln!("AWS, back to the published objects: {seconds:.1} s without a holder of the lease {LEASE}");
-    ensure!(world.exists(&format!("--namespace kube-system daemonset {OLD}")).await?);
-    ensure!(world.cluster.objects(None).await?.is_empty(), "the operator's objects are gone");
-    assert_eq!(world.serves(&[80]).await?, before);
-    world.nothing_happened()?;
+    ensure!(fixture.exists(&format!("--namespace kube-system daemonset {OLD}")).await?);
+    ensure!(fixture.cluster.objects(None).await?.is_empty(), "the operator's objects are gone");
+    assert_eq!(fixture.serves(&[80]).await?, before);
+    fixture.nothing_happened()?;
 
     // Once more, and for good.
-    let old = world.holder().await?;
-    world.follow(&steps["next"]).await?;
-    world.passed_on(&old).await?;
-    world.follow(&steps["cleanUp"]).await?;
+    let old = fixture.holder().await?;
+    fixture.follow(&steps["next"]).await?;
+    fixture.passed_on(&old).await?;
+    fixture.follow(&steps["cleanUp"]).await?;
     for gone in ["clusterrole", "clusterrolebinding"] {
-        ensure!(!world.exists(&format!("{gone} {RIGHTS}")).await?, "{gone}");
+        ensure!(!fixture.exists(&format!("{gone} {PERMISSIONS}")).await?, "{gone}");
     }
-    ensure!(!world.exists(&format!("--namespace kube-system serviceaccount {ACCOUNT}")).await?);
-    ensure!(world.exists("--namespace kube-system role extension-apiserver-authentication-reader").await?);
-    assert_eq!(world.serves(&[80, 8080]).await?, before);
-    world.nothing_happened()?;
-    let requests = world.cluster.plane.audit().all()?;
+    ensure!(!fixture.exists(&format!("--namespace kube-system serviceaccount {ACCOUNT}")).await?);
+    ensure!(fixture.exists("--namespace kube-system role extension-apiserver-authentication-reader").await?);
+    assert_eq!(fixture.serves(&[80, 8080]).await?, before);
+    fixture.nothing_happened()?;
+    let requests = fixture.cluster.plane.audit().all()?;
     let of_nodes = requests.iter().filter(|one| one.verb == "delete" && one.resource == "nodes");
     assert_eq!(of_nodes.count(), 0, "nobody has tried to delete a node");
     let account = format!("system:serviceaccount:{OWN_NAMESPACE}:{SERVICE_ACCOUNT}");
     let refused: Vec<_> = requests.iter().filter(|one| one.user == account && one.code == 403).collect();
-    assert!(refused.is_empty(), "the operator lacks no right: {refused:#?}");
+    assert!(refused.is_empty(), "the operator lacks no permission: {refused:#?}");
     Ok(())
 }

@@ -49,7 +49,7 @@ extern "C" fn print() {
         Column::new("REASON"),
         Column::new("CLOUD"),
         Column::wrapped("PRODUCED BY", 44),
-        Column::right("AFTER"),
+        Column::right_aligned("AFTER"),
         Column::wrapped("PRINTED", 90),
     ]);
     let mut reasons: Vec<_> = rows.iter().map(|row| row.reason.clone()).collect();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     LONG,
-    world::{World, node},
+    fixture::{Fixture, node},
 };
 use crate::support::{control_plane::Options, eventually};
 
@@ -19,18 +19,18 @@ use crate::support::{control_plane::Options, eventually};
 async fn why_a_cloud_controller_manager_is_not_scheduled() -> Result<()> {
     let options = Options { controllers: true, ..Options::default() };
     // Its pods never start: there is no program.
-    let world = World::with(options, "hcloud").await?;
+    let fixture = Fixture::with(options, "hcloud").await?;
     let dedicated = json!([{"key": "example.com/dedicated", "value": "other", "effect": "NoSchedule"}]);
     let taints = |taints: Value| Patch::Merge(json!({"spec": {"taints": taints}}));
-    world.nodes().patch("control-plane", &PatchParams::default(), &taints(dedicated)).await?;
-    world.register(&node("worker")).await?;
-    world.cluster.put_secret("hcloud", json!({"token": "s3cret"})).await?;
+    fixture.nodes().patch("control-plane", &PatchParams::default(), &taints(dedicated)).await?;
+    fixture.register(&node("worker")).await?;
+    fixture.cluster.put_secret("hcloud", json!({"token": "s3cret"})).await?;
     let spec = json!({"provider": "hcloud", "credentials": {"secretRef": {"name": "hcloud"}}});
-    world.cluster.create("cluster", spec).await?;
-    world.finds("worker", "N04", "untolerated taint", "a taint of the control plane's node").await?;
+    fixture.cluster.create("cluster", spec).await?;
+    fixture.finds("worker", "N04", "untolerated taint", "a taint of the control plane's node").await?;
 
-    world.nodes().patch("control-plane", &PatchParams::default(), &taints(json!(null))).await?;
-    let pods: Api<Pod> = Api::namespaced(world.cluster.client.clone(), "kube-system");
+    fixture.nodes().patch("control-plane", &PatchParams::default(), &taints(json!(null))).await?;
+    let pods: Api<Pod> = Api::namespaced(fixture.cluster.client.clone(), "kube-system");
     eventually("the pod to be on a node", LONG, async || {
         let pods = pods.list(&ListParams::default()).await?;
         let nodes: Vec<_> =

@@ -14,7 +14,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::world::{LEASE, World, node};
+use super::fixture::{Fixture, LEASE, node};
 use crate::{
     lab::{LIMIT, can},
     pod,
@@ -24,14 +24,14 @@ use crate::{
 
 /// A cluster whose nodes are machines of a vCenter.
 pub(super) struct Cloud {
-    pub(super) world: World,
+    pub(super) fixture: Fixture,
     pub(super) vcenter: VCenter,
 }
 
 impl Cloud {
     /// The cloud of this cluster.
-    pub(super) async fn new(world: World) -> Result<Self> {
-        let cloud = Self { world, vcenter: VCenter::start().await? };
+    pub(super) async fn new(fixture: Fixture) -> Result<Self> {
+        let cloud = Self { fixture, vcenter: VCenter::start().await? };
         cloud.set_config(&cloud.config()).await?;
         cloud.set_trust(&cloud.vcenter.about.certificate).await?;
         cloud.set_password(PASSWORD).await?;
@@ -46,7 +46,7 @@ impl Cloud {
             "credentials": {"secretRef": {"name": "vsphere"}},
             "trustBundle": {"configMapRef": {"name": "vcenter-ca", "key": "ca.pem"}},
         });
-        self.world.create(spec).await
+        self.fixture.create(spec).await
     }
 
     fn config(&self) -> Value {
@@ -77,7 +77,7 @@ impl Cloud {
     async fn set_map(&self, name: &str, key: &str, text: &str) -> Result<()> {
         let metadata = json!({"name": name, "namespace": "kube-system"});
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}});
-        objects::apply(&self.world.cluster.client, map).await.map(drop)
+        objects::apply(&self.fixture.cluster.client, map).await.map(drop)
     }
 
     async fn set_password(&self, password: &str) -> Result<()> {
@@ -86,7 +86,7 @@ impl Cloud {
             data[format!("{server}.username")] = json!(USER);
             data[format!("{server}.password")] = json!(password);
         }
-        self.world.cluster.put_secret("vsphere", data).await
+        self.fixture.cluster.put_secret("vsphere", data).await
     }
 
     /// The machine of this number.
@@ -104,7 +104,7 @@ impl Cloud {
 
     /// Registers it.
     pub(super) async fn register(&self, number: usize) -> Result<&str> {
-        self.world.register(&self.node(number)).await?;
+        self.fixture.register(&self.node(number)).await?;
         Ok(&self.machine(number).hostname)
     }
 }
@@ -115,7 +115,7 @@ async fn why_nodes_wait_at_vsphere() -> Result<()> {
     if !can("give a process a root folder and a user of its own (unshare --map-user --root)", pod::is_possible()) {
         return Ok(());
     }
-    let mut cloud = Cloud::new(World::new("vsphere").await?).await?;
+    let mut cloud = Cloud::new(Fixture::new("vsphere").await?).await?;
     no_node_is_found(&mut cloud).await.context("no node")?;
     the_vcenter_is_not_reached(&mut cloud).await.context("not reached")?;
     one_node_is_not_found(&cloud).await.context("one node")?;
@@ -124,20 +124,20 @@ async fn why_nodes_wait_at_vsphere() -> Result<()> {
     it_does_not_lead(&mut cloud).await.context("it does not lead")?;
     two_run(&mut cloud).await.context("two run")?;
     let unplaced = &cloud.machine(10).hostname;
-    cloud.world.finds(unplaced, "N26", "", "a node initialized before labels were configured").await?;
+    cloud.fixture.finds(unplaced, "N26", "", "a node initialized before labels were configured").await?;
     it_does_not_run(&mut cloud).await.context("it does not run")
 }
 
 /// What concerns every node, from before the installation until the first node is initialized.
 async fn no_node_is_found(cloud: &mut Cloud) -> Result<()> {
     let first = cloud.register(0).await?.to_owned();
-    cloud.world.finds(&first, "N00", "", "nothing is installed").await?;
+    cloud.fixture.finds(&first, "N00", "", "nothing is installed").await?;
 
     cloud.register(9).await?;
     cloud.set_password("wrong-password").await?;
     cloud.create().await?;
-    cloud.world.roll_out().await?;
-    cloud.world.finds(&first, "N07", "Login failure", "a wrong password").await?;
+    cloud.fixture.roll_out().await?;
+    cloud.fixture.finds(&first, "N07", "Login failure", "a wrong password").await?;
 
     cloud.set_password(PASSWORD).await?;
     let (empty, absent) = (cloud.vcenter.about.empty.clone(), "DC9".to_owned());
@@ -146,8 +146,8 @@ async fn no_node_is_found(cloud: &mut Cloud) -> Result<()> {
         (absent, "datacenter 'DC9' not found", "a datacenter that does not exist"),
     ] {
         cloud.set_vcenter("datacenters", json!([datacenter])).await?;
-        cloud.world.roll_out().await?;
-        cloud.world.finds(&first, "N09", evidence, how).await?;
+        cloud.fixture.roll_out().await?;
+        cloud.fixture.finds(&first, "N09", evidence, how).await?;
     }
     Ok(())
 }
@@ -159,89 +159,89 @@ async fn the_vcenter_is_not_reached(cloud: &mut Cloud) -> Result<()> {
         ("server", json!("vcenter.invalid"), "lookup vcenter.invalid", "a name that DNS does not know"),
     ] {
         cloud.set_vcenter(field, value).await?;
-        cloud.world.roll_out().await?;
-        cloud.world.finds(&first, "N06", evidence, how).await?;
+        cloud.fixture.roll_out().await?;
+        cloud.fixture.finds(&first, "N06", evidence, how).await?;
     }
     cloud.set_config(&cloud.config()).await?;
     cloud.set_trust(&pki::authority("another")?).await?;
-    cloud.world.roll_out().await?;
-    cloud.world.finds(&first, "N06", "x509: certificate signed by unknown authority", "another authority").await?;
+    cloud.fixture.roll_out().await?;
+    cloud.fixture.finds(&first, "N06", "x509: certificate signed by unknown authority", "another authority").await?;
 
     // The first nodes are initialized without knowing where they are.
     cloud.set_trust(&cloud.vcenter.about.certificate).await?;
     let mut config = cloud.config();
     config["labels"] = json!({});
     cloud.set_config(&config).await?;
-    cloud.world.roll_out().await?;
+    cloud.fixture.roll_out().await?;
     cloud.register(10).await?;
-    cloud.world.is_cured(&cloud.machine(10).hostname).await?;
-    cloud.world.remove(&first).await?;
+    cloud.fixture.is_cured(&cloud.machine(10).hostname).await?;
+    cloud.fixture.remove(&first).await?;
     cloud.set_config(&cloud.config()).await?;
-    cloud.world.roll_out().await?;
+    cloud.fixture.roll_out().await?;
     cloud.register(0).await?;
-    cloud.world.is_cured(&cloud.machine(9).hostname).await?;
-    cloud.world.is_cured(&first).await
+    cloud.fixture.is_cured(&cloud.machine(9).hostname).await?;
+    cloud.fixture.is_cured(&first).await
 }
 
 /// What concerns one node, while others are initialized.
 async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
-    let Cloud { world, vcenter } = cloud;
+    let Cloud { fixture, vcenter } = cloud;
     let (renamed, silent) = (cloud.machine(1), cloud.machine(2));
     vcenter.rename(renamed, "localhost.localdomain")?;
     cloud.register(1).await?;
-    world.finds(&renamed.hostname, "N08", "No VM found", "a machine with another host name than the node").await?;
+    fixture.finds(&renamed.hostname, "N08", "No VM found", "a machine with another host name than the node").await?;
     vcenter.rename(renamed, &renamed.hostname)?;
-    world.is_cured(&renamed.hostname).await?;
+    fixture.is_cured(&renamed.hostname).await?;
 
     vcenter.rename(silent, "")?;
     cloud.register(2).await?;
-    world.finds(&silent.hostname, "N08", "", "VMware Tools do not run").await?;
+    fixture.finds(&silent.hostname, "N08", "", "VMware Tools do not run").await?;
     vcenter.rename(silent, &silent.hostname)?;
-    world.is_cured(&silent.hostname).await?;
+    fixture.is_cured(&silent.hostname).await?;
 
     let mut node = cloud.node(3);
     node["metadata"]["annotations"] = json!({"alpha.kubernetes.io/provided-node-ip": "192.0.2.99"});
-    world.register(&node).await?;
+    fixture.register(&node).await?;
     let name = &cloud.machine(3).hostname;
-    world.finds(name, "N10", "192.0.2.99", "--node-ip with an address that the machine has not").await?;
+    fixture.finds(name, "N10", "192.0.2.99", "--node-ip with an address that the machine has not").await?;
     let own = json!({"alpha.kubernetes.io/provided-node-ip": cloud.machine(3).address});
-    world.annotate(name, own).await?;
-    world.is_cured(name).await?;
+    fixture.annotate(name, own).await?;
+    fixture.is_cured(name).await?;
 
     let mut foreign = cloud.node(4);
     foreign["spec"]["providerID"] = json!("aws:///us-east-1a/i-0123456789abcdef0");
-    world.register(&foreign).await?;
+    fixture.register(&foreign).await?;
     let name = &cloud.machine(4).hostname;
-    world.finds(name, "N12", "aws:///us-east-1a/i-0123456789abcdef0", "a providerID of another cloud").await?;
+    fixture.finds(name, "N12", "aws:///us-east-1a/i-0123456789abcdef0", "a providerID of another cloud").await?;
     // It cannot be changed: the node has to register again.
-    world.remove(name).await?;
+    fixture.remove(name).await?;
     cloud.register(4).await?;
-    world.is_cured(name).await
+    fixture.is_cured(name).await
 }
 
 /// What becomes of nodes that are initialized.
 async fn machines_go(cloud: &Cloud) -> Result<()> {
-    let Cloud { world, vcenter } = cloud;
+    let Cloud { fixture, vcenter } = cloud;
     let machine = cloud.machine(4);
     let name = &machine.hostname;
     vcenter.rename(machine, "")?;
-    world.set_ready(name, "Unknown", 120).await?;
-    world.finds(name, "N20", "VM Guest hostname is empty", "VMware Tools end, and the node is not ready").await?;
+    fixture.set_ready(name, "Unknown", 120).await?;
+    fixture.finds(name, "N20", "VM Guest hostname is empty", "VMware Tools end, and the node is not ready").await?;
     vcenter.rename(machine, name)?;
 
     vcenter.change("power-off", machine)?;
-    world.finds(name, "N23", "", "the machine is off").await?;
+    fixture.finds(name, "N23", "", "the machine is off").await?;
     vcenter.change("destroy", machine)?;
-    world.finds(name, "N22", "is forbidden", "the machine is destroyed, and nodes may not be deleted").await?;
-    world.remove(name).await
+    fixture.finds(name, "N22", "is forbidden", "the machine is destroyed, and nodes may not be deleted").await?;
+    fixture.remove(name).await
 }
 
 async fn the_cluster_refuses(cloud: &Cloud) -> Result<()> {
-    let world = &cloud.world;
-    world.patch(json!({"management": "Paused"})).await?;
-    let client = world.cluster.client.clone();
+    let fixture = &cloud.fixture;
+    fixture.patch(json!({"management": "Paused"})).await?;
+    let client = fixture.cluster.client.clone();
     let roles: Api<ClusterRole> = Api::all(client.clone());
-    let role = roles.get(&world.name()).await?;
+    let role = roles.get(&fixture.name()).await?;
     let mut narrowed = role.rules.clone().unwrap_or_default();
     for rule in &mut narrowed {
         if rule.resources.iter().flatten().any(|resource| resource == "nodes") {
@@ -250,19 +250,19 @@ async fn the_cluster_refuses(cloud: &Cloud) -> Result<()> {
     }
     let narrow = Patch::Merge(json!({"rules": narrowed}));
     eventually("the operator to leave the role alone", LIMIT, async || {
-        roles.patch(&world.name(), &PatchParams::default(), &narrow).await?;
+        roles.patch(&fixture.name(), &PatchParams::default(), &narrow).await?;
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let live = roles.get(&world.name()).await?.rules;
+        let live = roles.get(&fixture.name()).await?.rules;
         ensure!(live.as_ref() == Some(&narrowed), "the rules are {live:?}, not {narrowed:?}");
         Ok(Some(()))
     })
     .await
-    .with_context(|| world.operator.log())?;
+    .with_context(|| fixture.operator.log())?;
     let name = cloud.register(5).await?;
-    world.finds(name, "N13", "", "a role without the right to update nodes").await?;
+    fixture.finds(name, "N13", "", "a role without the permission to update nodes").await?;
     let restore = Patch::Merge(json!({"rules": role.rules}));
-    roles.patch(&world.name(), &PatchParams::default(), &restore).await?;
-    world.is_cured(name).await?;
+    roles.patch(&fixture.name(), &PatchParams::default(), &restore).await?;
+    fixture.is_cured(name).await?;
 
     let policies = "admissionregistration.k8s.io/v1";
     let metadata = json!({"name": "nodes-are-ours"});
@@ -283,22 +283,22 @@ async fn the_cluster_refuses(cloud: &Cloud) -> Result<()> {
     for object in [&policy, &binding] {
         objects::apply(&client, object.clone()).await?;
     }
-    world.is_denied("only administrators change nodes").await?;
+    fixture.is_denied("only administrators change nodes").await?;
     let name = cloud.register(6).await?;
-    world.finds(name, "N17", "only administrators change nodes", "a policy that denies the update of nodes").await?;
+    fixture.finds(name, "N17", "only administrators change nodes", "a policy that denies the update of nodes").await?;
     for object in [&binding, &policy] {
         objects::delete(&client, object).await?;
     }
-    world.is_allowed().await?;
-    world.is_cured(name).await?;
-    world.patch(json!({"management": "Managed"})).await?;
-    world.cluster.ready(&world.operator, "cluster").await.map(drop)
+    fixture.is_allowed().await?;
+    fixture.is_cured(name).await?;
+    fixture.patch(json!({"management": "Managed"})).await?;
+    fixture.cluster.ready(&fixture.operator, "cluster").await.map(drop)
 }
 
 async fn it_does_not_lead(cloud: &mut Cloud) -> Result<()> {
-    cloud.world.stop().await?;
+    cloud.fixture.stop().await?;
     let elsewhere = {
-        let leases: Api<Lease> = Api::namespaced(cloud.world.cluster.client.clone(), "kube-system");
+        let leases: Api<Lease> = Api::namespaced(cloud.fixture.cluster.client.clone(), "kube-system");
         leases
             .create(
                 &PostParams::default(),
@@ -320,12 +320,12 @@ async fn it_does_not_lead(cloud: &mut Cloud) -> Result<()> {
     };
     let mut others = JoinSet::<kube::Result<()>>::new();
     others.spawn(elsewhere);
-    cloud.world.restart().await?;
+    cloud.fixture.restart().await?;
     let name = cloud.register(7).await?.to_owned();
-    cloud.world.finds(&name, "N02", "elsewhere", "a lease that somebody else holds and renews").await?;
-    cloud.world.operator_finds(&name, "N02", "NoLeader").await?;
+    cloud.fixture.finds(&name, "N02", "elsewhere", "a lease that somebody else holds and renews").await?;
+    cloud.fixture.operator_finds(&name, "N02", "NoLeader").await?;
     others.shutdown().await;
-    cloud.world.is_cured(&name).await
+    cloud.fixture.is_cured(&name).await
 }
 
 async fn two_run(cloud: &mut Cloud) -> Result<()> {
@@ -338,43 +338,47 @@ async fn two_run(cloud: &mut Cloud) -> Result<()> {
     let binding = json!({
         "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
         "roleRef": {"apiGroup": rbac, "kind": "Role", "name": lease},
-        "subjects": [{"kind": "ServiceAccount", "name": cloud.world.name(), "namespace": "kube-system"}],
+        "subjects": [{"kind": "ServiceAccount", "name": cloud.fixture.name(), "namespace": "kube-system"}],
     });
     for object in [role, binding] {
-        objects::apply(&cloud.world.cluster.client, object).await?;
+        objects::apply(&cloud.fixture.cluster.client, object).await?;
     }
-    let other = cloud.world.run_another(lease).await?;
+    let other = cloud.fixture.run_another(lease).await?;
     // Neither finds its machine.
     let machine = cloud.machine(11).hostname.clone();
     cloud.vcenter.rename(cloud.machine(11), "localhost.localdomain")?;
     cloud.register(11).await?;
-    cloud.world.finds(&machine, "N16", "", "another one, with a lease of its own").await?;
+    cloud.fixture.finds(&machine, "N16", "", "another one, with a lease of its own").await?;
     other.stop().await?;
-    cloud.world.remove_pods_of(lease).await?;
+    cloud.fixture.remove_pods_of(lease).await?;
     cloud.vcenter.rename(cloud.machine(11), &machine)?;
-    cloud.world.is_cured(&machine).await
+    cloud.fixture.is_cured(&machine).await
 }
 
 async fn it_does_not_run(cloud: &mut Cloud) -> Result<()> {
     let name = cloud.register(8).await?.to_owned();
-    let world = &mut cloud.world;
-    world.remove(&name).await?;
-    world.patch(json!({"controllers": {"cloudNode": "Disabled"}})).await?;
-    world.roll_out().await?;
+    let fixture = &mut cloud.fixture;
+    fixture.remove(&name).await?;
+    fixture.patch(json!({"controllers": {"cloudNode": "Disabled"}})).await?;
+    fixture.roll_out().await?;
     cloud.register(8).await?;
-    let world = &mut cloud.world;
-    world.finds(&name, "N03", "", "controllers.cloudNode: Disabled").await?;
+    let fixture = &mut cloud.fixture;
+    fixture.finds(&name, "N03", "", "controllers.cloudNode: Disabled").await?;
 
-    world.patch(json!({"controllers": {"cloudNode": "Enabled"}, "arguments": {"--node-monitor-period": "5"}})).await?;
-    world.roll_out_and_crash().await?;
-    world.finds(&name, "N01", "missing unit in duration", "a flag whose value it refuses").await?;
+    fixture
+        .patch(json!({"controllers": {"cloudNode": "Enabled"}, "arguments": {"--node-monitor-period": "5"}}))
+        .await?;
+    fixture.roll_out_and_crash().await?;
+    fixture.finds(&name, "N01", "missing unit in duration", "a flag whose value it refuses").await?;
 
     let nobody = json!({"apiServer": {"host": "127.0.0.1", "port": free_port()?}});
-    world.patch(json!({"arguments": {"--node-monitor-period": "1s"}, "placement": nobody})).await?;
-    world.roll_out_and_crash().await?;
-    world.finds(&name, "N05", "connection refused", "an API server that is not where placement.apiServer says").await?;
+    fixture.patch(json!({"arguments": {"--node-monitor-period": "1s"}, "placement": nobody})).await?;
+    fixture.roll_out_and_crash().await?;
+    fixture
+        .finds(&name, "N05", "connection refused", "an API server that is not where placement.apiServer says")
+        .await?;
 
-    world.patch(json!({"placement": {"apiServer": {"port": world.cluster.plane.port()}}})).await?;
-    world.roll_out().await?;
-    world.is_cured(&name).await
+    fixture.patch(json!({"placement": {"apiServer": {"port": fixture.cluster.plane.port()}}})).await?;
+    fixture.roll_out().await?;
+    fixture.is_cured(&name).await
 }

@@ -11,30 +11,30 @@ use crate::{
     cluster::read,
     object::reference::SECRET,
     proposal::credentials::{Values, fits},
-    provider::{Provider, Upstream, package::read::Form},
+    provider::{Kubernetes, Provider, package::read::Form},
     text::Problem,
 };
 
-/// The flavor upstream of what is named, if the operator would use it: what a package breaks would be created with the rights of
+/// The flavor kubernetes of what is named, if the operator would use it: what a package breaks would be created with the permissions of
 /// whoever tests it.
-pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Upstream> {
+pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Kubernetes> {
     let target = &args.target;
     let loaded = load(target)?;
     let provider = match loaded.form {
         Form::BuiltIn if args.policy.provider_policy.is_some() => {
             return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
-        Form::BuiltIn => Provider::of(loaded.package.name(), &loaded.package.bundles())?,
+        Form::BuiltIn => Provider::of(loaded.package.name(), &loaded.package.parsed_providers())?,
         _ => args.policy.accept(target, loaded)?,
     };
     let Some(provider) = provider.kubernetes else {
-        return Err(wrong_usage(&format!("{target} has no flavor for any Kubernetes: there is no assets/upstream/")));
+        return Err(wrong_usage(&format!("{target} has no flavor for any Kubernetes: there is no assets/kubernetes/")));
     };
     Ok(provider)
 }
 
 /// What the Secret of the test holds: the file of `--cloud-config` and the credentials.
-pub(super) async fn values(args: &TestArgs, provider: &Upstream, client: &Client) -> anyhow::Result<Values> {
+pub(super) async fn values(args: &TestArgs, provider: &Kubernetes, client: &Client) -> anyhow::Result<Values> {
     let descriptor = &provider.descriptor;
     let (name, mut values) = (&descriptor.name, Values::new());
     match (&descriptor.cloud_config, &args.cloud_config) {
@@ -79,7 +79,7 @@ pub(super) async fn values(args: &TestArgs, provider: &Upstream, client: &Client
 }
 
 /// Copies what the provider reads of a Secret.
-fn copy(provider: &Upstream, secret: &Value, values: &mut Values) {
+fn copy(provider: &Kubernetes, secret: &Value, values: &mut Values) {
     let descriptor = &provider.descriptor;
     let keys = descriptor.credentials.iter().flat_map(|needed| needed.keys.iter().chain(&needed.optional_keys));
     let patterns: Vec<_> = keys.chain(descriptor.cloud_config.iter().map(|config| &config.file)).collect();

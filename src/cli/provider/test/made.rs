@@ -17,9 +17,9 @@ use crate::{
         request::{self, Cause, NO_DEADLINE, api, describe_objects},
     },
     error::chain,
-    nodes::observed::words,
+    nodes::observed::sanitized,
     object::Kind,
-    plan::upstream::trial::LABEL,
+    plan::kubernetes::trial::LABEL,
     status::trial::Left,
     text::kubectl::Access,
 };
@@ -49,7 +49,7 @@ impl Made {
         Self { kind, namespace, name, is_labeled, why: "nobody has tried".to_owned(), is_refused: false }
     }
 
-    fn words(&self) -> String {
+    fn sanitized(&self) -> String {
         describe_objects(self.kind, &self.namespace, &self.name)
     }
 
@@ -115,7 +115,7 @@ impl<'a> Objects<'a> {
                     Ok(None) => drop(self.made.remove(index)),
                     Ok(Some(why)) => one.why = why,
                     Err(error) => {
-                        one.why = words(&chain(&error));
+                        one.why = sanitized(&chain(&error));
                         one.is_refused = matches!(&error, read::Error::Read { source, .. } if source.is_terminal());
                     }
                 }
@@ -143,7 +143,7 @@ async fn remove_one(client: &Client, test: &str, one: &Made) -> Result<Option<St
     if live["metadata"]["deletionTimestamp"].is_string() {
         let conditions = live["status"]["conditions"].as_array().into_iter().flatten();
         let open = conditions.filter(|one| one["status"] == "True").filter_map(|one| one["message"].as_str());
-        let open: Vec<_> = open.map(words).collect();
+        let open: Vec<_> = open.map(sanitized).collect();
         let open = if kind.kind == "Namespace" { open.join("; ") } else { String::new() };
         return Ok(Some(format!("is still being deleted{}{open}", if open.is_empty() { "" } else { ": " })));
     }

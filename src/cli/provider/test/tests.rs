@@ -14,16 +14,16 @@ use clap::Parser;
 use super::*;
 use crate::{
     cli::{Cli, Command, provider::ProviderCommand},
-    provider::verify::trust::tests::{FIXTURES, UPSTREAM},
+    provider::verify::trust::tests::{FIXTURES, KUBERNETES},
 };
 
 /// An API server that only counts its connections, the file that names it, and what a test of Exoscale needs.
-struct World {
+struct Fixture {
     root: tempfile::TempDir,
     connections: Arc<AtomicUsize>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,7 +49,7 @@ impl World {
     /// The error of a test of Exoscale's folder, with one of its files changed.
     fn error_of(&self, changed: usize, text: &str, further: &[&str]) -> String {
         let folder = self.root.path().join("exoscale");
-        for (index, (path, sound)) in UPSTREAM.iter().enumerate() {
+        for (index, (path, sound)) in KUBERNETES.iter().enumerate() {
             fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
             fs::write(folder.join(path), if index == changed { text } else { sound }).unwrap();
         }
@@ -71,36 +71,36 @@ impl World {
 
 #[test]
 fn what_the_operator_would_refuse_is_refused_before_the_first_request() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (rule, file, from, to, ..) in FIXTURES {
-        let error = world.error_of(*file, &UPSTREAM[*file].1.replacen(from, to, 1), &[]);
+        let error = fixture.error_of(*file, &KUBERNETES[*file].1.replacen(from, to, 1), &[]);
         // Both are defects already: what is not of its type, and a container without an image of the descriptor.
         let is_named = error.contains(&format!("({rule})"))
             || *rule == "external-type"
             || error.contains("`images` has no entry for container");
         assert!(is_named && error.ends_with("the operator would refuse it"), "{rule}: {to:?}: {error}");
-        assert_eq!(world.connections(), 0, "{rule}: {to:?}: {error}");
+        assert_eq!(fixture.connections(), 0, "{rule}: {to:?}: {error}");
     }
-    let error = world.error_of(0, UPSTREAM[0].1, &[]);
-    assert!(!error.contains("would refuse it") && world.connections() > 0, "{error}");
+    let error = fixture.error_of(0, KUBERNETES[0].1, &[]);
+    assert!(!error.contains("would refuse it") && fixture.connections() > 0, "{error}");
 }
 
 #[test]
 fn a_policy_allows_a_test_what_it_allows_the_operator() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let policy = |text: &str| {
-        let path = world.root.path().join("policy.yaml");
+        let path = fixture.root.path().join("policy.yaml");
         fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let text = UPSTREAM[0].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
-    let tried = |policy: &str| world.error_of(0, &text, &["--provider-policy", policy]);
+    let text = KUBERNETES[0].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
+    let tried = |policy: &str| fixture.error_of(0, &text, &["--provider-policy", policy]);
     let error = tried(&policy("other: {external-host-namespace: [hostPID]}\n"));
-    assert!(error.contains("(external-host-namespace)") && world.connections() == 0, "{error}");
+    assert!(error.contains("(external-host-namespace)") && fixture.connections() == 0, "{error}");
     let path = policy("exoscale: {external-host-namespace: [hostPID]}\n");
     let error = tried(&format!("{path}@sha256:{}", "0".repeat(64)));
-    assert!(error.contains("expected the digest") && world.connections() == 0, "{error}");
+    assert!(error.contains("expected the digest") && fixture.connections() == 0, "{error}");
     assert!(Path::new(&path).is_file());
     let error = tried(&path);
-    assert!(!error.contains("would refuse it") && world.connections() > 0, "{error}");
+    assert!(!error.contains("would refuse it") && fixture.connections() > 0, "{error}");
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     api::status::Deleted,
-    facts::manager::Controller,
+    facts::ccm::Controller,
     nodes::{diagnosis::Diagnosis, evidence::Evidence},
 };
 
@@ -25,7 +25,7 @@ fn also(change: Change) -> Evidence {
 }
 
 fn add(e: &mut Evidence, pod: Pod) {
-    e.managers[0].pods.as_mut().unwrap().push(pod);
+    e.ccms[0].pods.as_mut().unwrap().push(pod);
 }
 
 /// Another pod, on another node.
@@ -41,8 +41,8 @@ fn a_pod_that_is_stuck_is_named_with_its_node_and_the_command() {
         finding.cause.starts_with("pod kube-system/ccm-1 of CloudControllerManager/aws is being deleted on node b, ")
     );
     assert!(finding.fix.contains("`kubectl delete pod --force --grace-period=0`"), "{finding:?}");
-    let looks = &found[0].looked_at;
-    let pods = looks.iter().find(|look| look.what.starts_with("the pods of")).unwrap();
+    let observations = &found[0].observations;
+    let pods = observations.iter().find(|one| one.what.starts_with("the pods of")).unwrap();
     assert_eq!(pods.showed, "0 of 1 are ready: ccm-1 (it is being deleted)");
     // The node is gone, and its pods go a moment later.
     assert_eq!(reasons(&diagnose(&also(|e| drop(e.nodes.remove(1)))), "a"), [Reason::PodStuckTerminating]);
@@ -110,7 +110,7 @@ fn beside_a_pod_that_is_stuck_the_other_one_counts() {
 #[test]
 fn a_pod_of_somebody_else_that_is_being_deleted_is_no_cloud_controller_manager_for_long() {
     let found = diagnose(&with(|e| {
-        e.managers.clear();
+        e.ccms.clear();
         (e.leases, e.other_pods) = (Some(Vec::new()), Some(vec![Pod { is_terminating: true, ..pod() }]));
     }));
     assert_eq!(reasons(&found, "a"), [Reason::NotInstalled]);
@@ -118,7 +118,7 @@ fn a_pod_of_somebody_else_that_is_being_deleted_is_no_cloud_controller_manager_f
 
 #[test]
 fn no_advice_for_a_server_makes_it_leave_etcd_unseen() {
-    use Reason::{DeletionRefused, ForeignProviderID, InstanceStopped, KubeletNotExternal, PodStuckTerminating};
+    use Reason::{DeletionRefused, InstanceStopped, KubeletNotExternal, OtherCloudProviderID, PodStuckTerminating};
     let fixes = |evidence: &Evidence| -> Vec<String> {
         let found: Vec<Diagnosis> = diagnose(evidence);
         found.iter().find(|one| one.node == "a").unwrap().findings.iter().map(|one| one.fix.clone()).collect()
@@ -137,7 +137,7 @@ fn no_advice_for_a_server_makes_it_leave_etcd_unseen() {
         changed.extend((of_server != ordinary).then_some(*reason));
     }
     changed.dedup();
-    assert_eq!(changed, [ForeignProviderID, KubeletNotExternal, DeletionRefused, InstanceStopped]);
+    assert_eq!(changed, [OtherCloudProviderID, KubeletNotExternal, DeletionRefused, InstanceStopped]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn on_openshift_nothing_is_asked_of_an_object_that_cannot_exist() {
         let mut evidence = with(*broken);
         let on_kubernetes = diagnose(&evidence);
         evidence.has_infrastructure = true;
-        evidence.managers.iter_mut().for_each(|manager| manager.subject.name.clear());
+        evidence.ccms.iter_mut().for_each(|ccm| ccm.identity.name.clear());
         let on_openshift = diagnose(&evidence);
         assert_eq!(reasons(&on_openshift, "a"), reasons(&on_kubernetes, "a"), "{reason}");
         for (there, here) in on_kubernetes.iter().zip(&on_openshift) {
@@ -185,8 +185,8 @@ fn a_node_of_no_cloud_has_no_findings_and_one_that_a_cloud_knows_has() {
         e.nodes[2].provider_id.clear();
         e.nodes[2].has_no_cloud = true;
     }));
-    let looks = &other[0].looked_at;
-    assert!(looks.iter().any(|look| look.showed == "1 of 2 wait"), "{looks:#?}");
+    let observations = &other[0].observations;
+    assert!(observations.iter().any(|one| one.showed == "1 of 2 wait"), "{observations:#?}");
 }
 
 #[test]

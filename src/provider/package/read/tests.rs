@@ -13,7 +13,7 @@ use crate::error::chain;
 const FILES: [(&str, &str); 4] = [
     ("README.md", "# Demo\n"),
     ("assets/a.yaml", "a: 1\n"),
-    ("assets/upstream/b.yaml", "b: 1\n"),
+    ("assets/kubernetes/b.yaml", "b: 1\n"),
     ("bootstrap/c.yaml", "c: 1\n"),
 ];
 
@@ -242,8 +242,8 @@ fn the_bytes_that_are_used_are_those_that_were_hashed() {
     fs::write(demo.join("assets/a.yaml"), "other: 1\n").unwrap();
     assert_ne!(read(&demo).unwrap().digest, loaded.digest);
     assert_eq!(crate::provider::package::digest(&loaded.package.tar()), loaded.digest);
-    let bundles = loaded.package.bundles();
-    assert_eq!(bundles[0].files["assets/a.yaml"], b"a: 1\n");
+    let parsed_providers = loaded.package.parsed_providers();
+    assert_eq!(parsed_providers[0].files["assets/a.yaml"], b"a: 1\n");
 }
 
 /// What the kubelet makes of a ConfigMap with these files: the files in a dated folder, and links.

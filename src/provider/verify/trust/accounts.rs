@@ -1,5 +1,5 @@
 //! Rules about accounts (pure): the accounts that have a ClusterRole, and the nodes on which their pods may be. The
-//! operator removes the rights of disabled controllers from an account, and limits pods to their node by a policy. Both
+//! operator removes the permissions of disabled controllers from an account, and limits pods to their node by a policy. Both
 //! need an account that is known and not shared.
 
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use crate::{
     provider::{
         Error, Flavor, Phase,
         folder::Manifest,
+        kubernetes::{CONTROL_PLANE_LABEL, Descriptor, NeededPermission, workload},
         restriction::{Accounts, account, is_on_every_node},
-        upstream::{CONTROL_PLANE_LABEL, Descriptor, Right, workload},
         verify::{
             Values,
-            parts::{Part, Subject, items},
+            parts::{Input, Part, items},
         },
     },
 };
@@ -32,17 +32,17 @@ const OF_OTHERS: [&str; 4] = ["nodes", "nodes/status", "services", "services/sta
 const OF_OPENSHIFT: [&str; 2] = [CONTROL_PLANE_LABEL, "node-role.kubernetes.io/master"];
 
 /// On OpenShift nothing is narrowed: its administrators choose no controllers.
-pub(super) fn roles(subject: Subject) -> Vec<Error> {
-    let Some(descriptor) = subject.bundle.of_upstream() else { return Vec::new() };
-    let bindings = bindings(subject, descriptor);
-    bindings.into_iter().chain(rights(subject, descriptor)).collect()
+pub(super) fn roles(input: Input) -> Vec<Error> {
+    let Some(descriptor) = input.parsed.of_kubernetes() else { return Vec::new() };
+    let bindings = bindings(input, descriptor);
+    bindings.into_iter().chain(permissions(input, descriptor)).collect()
 }
 
 /// What bindings give beyond what the operator narrows.
-fn bindings(subject: Subject, descriptor: &Descriptor) -> Vec<Error> {
-    let manifests = subject.bundle.of_phase(Phase::Cluster);
-    let manager = workload(manifests.iter().map(|one| &one.object));
-    let of_manager = manager.and_then(|(_, pod)| pod["serviceAccountName"].as_str());
+fn bindings(input: Input, descriptor: &Descriptor) -> Vec<Error> {
+    let manifests = input.parsed.of_phase(Phase::Cluster);
+    let ccm = workload(manifests.iter().map(|one| &one.object));
+    let of_ccm = ccm.and_then(|(_, pod)| pod["serviceAccountName"].as_str());
     let of_nodes =
         manifests.iter().find(|one| one.object.pod_spec().is_some() && descriptor.is_of_node_manager(&one.object));
     let of_nodes = of_nodes.and_then(|one| one.object.pod_spec()?["serviceAccountName"].as_str());
@@ -51,30 +51,34 @@ fn bindings(subject: Subject, descriptor: &Descriptor) -> Vec<Error> {
     };
     let (own_accounts, own_roles) = (named("ServiceAccount"), named("ClusterRole"));
     // A rule of its own refuses accounts and roles that are not of the folder.
-    if of_manager.is_none_or(|account| !own_accounts.contains(account)) {
+    if of_ccm.is_none_or(|account| !own_accounts.contains(account)) {
         return Vec::new();
     }
-    let narrowed: BTreeSet<&str> = of_manager.into_iter().chain(of_nodes).collect();
+    let narrowed: BTreeSet<&str> = of_ccm.into_iter().chain(of_nodes).collect();
     let is_kept = |role: &str, account: &str| {
         let is_narrowed = role == account && narrowed.contains(account);
         own_roles.contains(role) && own_accounts.contains(account) && !is_narrowed
     };
     let bindings = manifests.iter().flat_map(|manifest| bound(manifest, is_kept));
-    let beyond = manifests.iter().filter(|one| of_nodes != of_manager && Some(one.object.name()) == of_nodes);
+    let beyond = manifests.iter().filter(|one| of_nodes != of_ccm && Some(one.object.name()) == of_nodes);
     bindings.chain(beyond.flat_map(|manifest| beyond_nodes(manifest, descriptor))).collect()
 }
 
-/// The rights of the descriptor by which the account writes objects of others whichever controllers are on. They become a part of its
+/// The permissions of the descriptor by which the account writes objects of others whichever controllers are on. They become a part of its
 /// ClusterRole.
-fn rights(subject: Subject, descriptor: &Descriptor) -> Vec<Error> {
-    let writes = |right: &Right| {
-        let is_of_others = right.api_group.is_empty() && OF_OTHERS.contains(&right.resource.as_str());
-        is_of_others && right.verbs.iter().any(|verb| WRITES.contains(&verb.as_str()))
+fn permissions(input: Input, descriptor: &Descriptor) -> Vec<Error> {
+    let writes = |permission: &NeededPermission| {
+        let is_of_others = permission.api_group.is_empty() && OF_OTHERS.contains(&permission.resource.as_str());
+        is_of_others && permission.verbs.iter().any(|verb| WRITES.contains(&verb.as_str()))
     };
-    let open = descriptor.rights.iter().enumerate().filter(|(_, right)| right.controllers.is_empty() && writes(right));
-    let defect = |(index, right): (usize, &Right)| {
-        let problem = format!("writes {} whichever controllers are on: no controllers are given", right.resource);
-        subject.bundle.descriptor_error(&format!("/rights/{index}"), problem)
+    let open = descriptor
+        .permissions
+        .iter()
+        .enumerate()
+        .filter(|(_, permission)| permission.controllers.is_empty() && writes(permission));
+    let defect = |(index, permission): (usize, &NeededPermission)| {
+        let problem = format!("writes {} whichever controllers are on: no controllers are given", permission.resource);
+        input.parsed.descriptor_error(&format!("/permissions/{index}"), problem)
     };
     open.map(defect).collect()
 }
@@ -86,8 +90,8 @@ fn bound(manifest: &Manifest, is_kept: impl Fn(&str, &str) -> bool) -> Vec<Error
     if value["roleRef"]["kind"] != "ClusterRole" {
         return Vec::new();
     }
-    let defect = |(index, subject): (usize, &Value)| {
-        let account = subject["name"].as_str().unwrap_or_default();
+    let defect = |(index, input): (usize, &Value)| {
+        let account = input["name"].as_str().unwrap_or_default();
         let problem = || format!("binds ClusterRole {role} to {account}");
         is_kept(role, account).then(|| manifest.defect(&format!("/subjects/{index}"), problem()))
     };
@@ -115,8 +119,8 @@ fn beyond_nodes(manifest: &Manifest, descriptor: &Descriptor) -> Vec<Error> {
 }
 
 /// The accounts of the cloud-controller-manager that pods on every node have, too: a policy keeps other accounts to their own node.
-pub(super) fn shared(subject: Subject) -> Values {
-    let workloads = Workloads::of(subject);
+pub(super) fn shared(input: Input) -> Values {
+    let workloads = Workloads::of(input);
     let of_pod = |pod: Part| {
         let (namespace, name) = account(&pod.manifest.object)?;
         let value = format!("ServiceAccount {namespace}/{name}");
@@ -125,40 +129,40 @@ pub(super) fn shared(subject: Subject) -> Values {
             "{} is that of the cloud-controller-manager or of another workload that is not on every node",
             brief(&value)
         );
-        let is_reported = is_shared && is_on_every_node(&pod.manifest.object, workloads.manager);
+        let is_reported = is_shared && is_on_every_node(&pod.manifest.object, workloads.ccm);
         is_reported.then(|| (pod.defect("/serviceAccountName", problem), value))
     };
-    subject.pods_of(Phase::Cluster).filter_map(of_pod).collect()
+    input.pods_of(Phase::Cluster).filter_map(of_pod).collect()
 }
 
 /// The workloads whose pods may run on any node with the token of an account that no policy keeps to the node of its pod.
-pub(super) fn placement(subject: Subject) -> Values {
-    let workloads = Workloads::of(subject);
+pub(super) fn placement(input: Input) -> Values {
+    let workloads = Workloads::of(input);
     let of_pod = |pod: Part| {
         let object = &pod.manifest.object;
-        let is_kept = is_on_every_node(object, workloads.manager)
+        let is_kept = is_on_every_node(object, workloads.ccm)
             && account(object).is_some_and(|account| !workloads.accounts.central.contains(&account));
-        if is_kept || is_on_control_plane(pod.value, subject.bundle.flavor) {
+        if is_kept || is_on_control_plane(pod.value, input.parsed.flavor) {
             return None;
         }
         let value = pod.manifest.title();
         let problem = format!("{}: its pods may run on nodes that are not of the control plane", brief(&value));
         Some((pod.defect("/affinity", problem), value))
     };
-    subject.pods_of(Phase::Cluster).filter_map(of_pod).collect()
+    input.pods_of(Phase::Cluster).filter_map(of_pod).collect()
 }
 
 /// The accounts of a provider, and the workload of the cloud-controller-manager.
 struct Workloads<'a> {
     accounts: Accounts,
-    manager: Option<&'a Object>,
+    ccm: Option<&'a Object>,
 }
 
 impl<'a> Workloads<'a> {
-    fn of(subject: Subject<'a>) -> Self {
-        let manifests = subject.bundle.of_phase(Phase::Cluster);
+    fn of(input: Input<'a>) -> Self {
+        let manifests = input.parsed.of_phase(Phase::Cluster);
         let objects = || manifests.iter().map(|one| &one.object);
-        Self { accounts: Accounts::of(objects()), manager: workload(objects()).map(|(manager, _)| manager) }
+        Self { accounts: Accounts::of(objects()), ccm: workload(objects()).map(|(ccm, _)| ccm) }
     }
 }
 

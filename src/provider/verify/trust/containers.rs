@@ -9,10 +9,10 @@ use crate::{
     object::reference::is_digest,
     provider::{
         Error, Flavor, Phase,
-        upstream::Image,
+        kubernetes::Image,
         verify::{
             Values,
-            parts::{Part, Subject, items, report},
+            parts::{Input, Part, items, report},
         },
     },
     text::yaml::outline::child,
@@ -35,8 +35,8 @@ const FIELDS: [&str; 9] = [
 /// Before Kubernetes had a field, an annotation of the pod selected the profile of a container.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-pub(super) fn privileged(subject: Subject) -> Vec<Error> {
-    report(subject.pods().chain(subject.containers()), |part| {
+pub(super) fn privileged(input: Input) -> Vec<Error> {
+    report(input.pods().chain(input.containers()), |part| {
         let context = &part.value["securityContext"];
         let privileged =
             (context["privileged"] == true).then_some(("/securityContext/privileged", "the container is privileged"));
@@ -46,8 +46,8 @@ pub(super) fn privileged(subject: Subject) -> Vec<Error> {
     })
 }
 
-pub(super) fn capabilities(subject: Subject) -> Values {
-    each(subject.containers(), |container| {
+pub(super) fn capabilities(input: Input) -> Values {
+    each(input.containers(), |container| {
         let added = items(&container.value["securityContext"]["capabilities"]["add"]).iter().enumerate();
         let added = added.map(|(index, name)| (index, name.as_str().unwrap_or_default()));
         let found = added.map(|(index, name)| {
@@ -57,10 +57,10 @@ pub(super) fn capabilities(subject: Subject) -> Values {
     })
 }
 
-pub(super) fn security_contexts(subject: Subject) -> Values {
-    let of_pods = each(subject.pods(), |pod| loosened(&pod.value["securityContext"]));
-    let by_annotation = subject.pods().flat_map(|pod| app_armor(&pod));
-    let of_containers = each(subject.containers(), |container| {
+pub(super) fn security_contexts(input: Input) -> Values {
+    let of_pods = each(input.pods(), |pod| loosened(&pod.value["securityContext"]));
+    let by_annotation = input.pods().flat_map(|pod| app_armor(&pod));
+    let of_containers = each(input.containers(), |container| {
         let context = &container.value["securityContext"];
         let mut found = loosened(context);
         let mut missing = |pointer: &str, what: &str, field: &str| {
@@ -84,8 +84,8 @@ pub(super) fn security_contexts(subject: Subject) -> Values {
 }
 
 /// Whether a container may run as root. The bootstrap pod reads a file that only root may read.
-pub(super) fn root(subject: Subject) -> Values {
-    let containers = subject.containers().filter(|container| container.manifest.phase == Phase::Cluster);
+pub(super) fn root(input: Input) -> Values {
+    let containers = input.containers().filter(|container| container.manifest.phase == Phase::Cluster);
     each(containers, |container| {
         let field = |name: &str| {
             let own = &container.value["securityContext"][name];
@@ -139,19 +139,19 @@ fn app_armor(pod: &Part) -> Values {
     found.collect()
 }
 
-pub(super) fn images(subject: Subject) -> Values {
-    each(subject.containers(), |container| {
+pub(super) fn images(input: Input) -> Values {
+    each(input.containers(), |container| {
         let image = container.value["image"].as_str().unwrap_or_default();
-        let what = image_problem(subject, container.name(), image);
+        let what = image_problem(input, container.name(), image);
         what.into_iter().map(|what| ("/image".to_owned(), format!("image {image}: {what}"), image.to_owned())).collect()
     })
 }
 
-fn image_problem(subject: Subject, container: &str, image: &str) -> Option<String> {
+fn image_problem(input: Input, container: &str, image: &str) -> Option<String> {
     let undeclared = || Some("the container has no entry in `images` of provider.yaml".to_owned());
-    match subject.bundle.flavor {
-        Flavor::Upstream => {
-            let declared = subject.bundle.of_upstream()?.images.get(container);
+    match input.parsed.flavor {
+        Flavor::Kubernetes => {
+            let declared = input.parsed.of_kubernetes()?.images.get(container);
             let Some(declared) = declared else { return undeclared() };
             if repository(image) != declared.repository {
                 return Some(format!("not from the repository {} of provider.yaml", declared.repository));
@@ -164,7 +164,7 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
             (!is_declared).then(|| "`images` of provider.yaml does not have this digest for this tag".to_owned())
         }
         Flavor::OpenShift => {
-            if !subject.bundle.of_openshift()?.images.contains_key(container) {
+            if !input.parsed.of_openshift()?.images.contains_key(container) {
                 return undeclared();
             }
             (!has_digest(image)).then(|| "not pinned by a digest (@sha256:…)".to_owned())
@@ -173,8 +173,8 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
 }
 
 /// Each tag whose image may be another one tomorrow: those of `images` of the descriptor for any Kubernetes without a digest.
-pub(super) fn image_digests(subject: Subject) -> Values {
-    let images = subject.bundle.of_upstream().into_iter().flat_map(|descriptor| &descriptor.images);
+pub(super) fn image_digests(input: Input) -> Values {
+    let images = input.parsed.of_kubernetes().into_iter().flat_map(|descriptor| &descriptor.images);
     let of_image = |(container, Image { repository, versions, .. }): (&String, &Image)| {
         let at = format!("/images/{container}/versions");
         let newest = versions.tags.iter().map(|(minor, tag)| (tag.name.as_str(), format!("{at}/tags/{minor}")));
@@ -186,7 +186,7 @@ pub(super) fn image_digests(subject: Subject) -> Values {
         }
         let defect = |(tag, place): (&str, String)| {
             let image = format!("{repository}:{tag}");
-            (subject.bundle.descriptor_error(&place, format!("{container}: {image} has no digest")), image)
+            (input.parsed.descriptor_error(&place, format!("{container}: {image} has no digest")), image)
         };
         places.into_iter().map(defect).collect::<Vec<_>>()
     };

@@ -10,7 +10,7 @@ use crate::{
         folder::Manifest,
         verify::{
             Values,
-            parts::{Subject, items},
+            parts::{Input, items},
         },
     },
 };
@@ -39,7 +39,7 @@ const INSTANCE: (&str, &str) = ("app.kubernetes.io/instance", "cluster");
 /// Where an object, and the pods of one, have metadata.
 pub(super) const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
 
-pub(super) fn metadata(subject: Subject) -> Values {
+pub(super) fn metadata(input: Input) -> Values {
     let of_manifest = |manifest: &Manifest| -> Values {
         let mut found = Vec::new();
         for place in PLACES {
@@ -62,11 +62,11 @@ pub(super) fn metadata(subject: Subject) -> Values {
         }
         found
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    input.parsed.manifests.iter().flat_map(of_manifest).collect()
 }
 
-pub(super) fn labels(subject: Subject) -> Values {
-    let own = own(subject);
+pub(super) fn labels(input: Input) -> Values {
+    let own = own(input);
     let is_usual = |key: &str, value: &str| {
         FREE.contains(&key)
             || (key, value) == INSTANCE
@@ -93,11 +93,11 @@ pub(super) fn labels(subject: Subject) -> Values {
         }
         found
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    input.parsed.manifests.iter().flat_map(of_manifest).collect()
 }
 
-pub(super) fn selectors(subject: Subject) -> Values {
-    let own = own(subject);
+pub(super) fn selectors(input: Input) -> Values {
+    let own = own(input);
     let of_manifest = |manifest: &Manifest| {
         let place = match manifest.object.kind().kind {
             "PodDisruptionBudget" => "/spec/selector/matchLabels",
@@ -115,13 +115,13 @@ pub(super) fn selectors(subject: Subject) -> Values {
         );
         Some((manifest.defect("/spec", problem), value))
     };
-    let of_pods = each(subject.pods(), |pod| others(&pod.value["affinity"], &own));
-    subject.bundle.manifests.iter().filter_map(of_manifest).chain(of_pods).collect()
+    let of_pods = each(input.pods(), |pod| others(&pod.value["affinity"], &own));
+    input.parsed.manifests.iter().filter_map(of_manifest).chain(of_pods).collect()
 }
 
 /// The workloads whose pods, or the selector that they find them by, have no label of the provider's own.
-pub(super) fn pod_labels(subject: Subject) -> Values {
-    let own = own(subject);
+pub(super) fn pod_labels(input: Input) -> Values {
+    let own = own(input);
     let of_manifest = |manifest: &Manifest| {
         let object = manifest.object.value();
         // What is of another phase is refused as such.
@@ -135,11 +135,11 @@ pub(super) fn pod_labels(subject: Subject) -> Values {
         let problem = format!("{value}: {field} has no label {} with a value that begins with {own}", OWN.join(" or "));
         Some((manifest.defect("/spec", problem), value))
     };
-    subject.bundle.manifests.iter().filter_map(of_manifest).collect()
+    input.parsed.manifests.iter().filter_map(of_manifest).collect()
 }
 
 /// The budgets that let no pod be evicted, or may: how many pods there are follows from the cluster.
-pub(super) fn budgets(subject: Subject) -> Values {
+pub(super) fn budgets(input: Input) -> Values {
     let of_manifest = |manifest: &Manifest| {
         let spec = &manifest.object.value()["spec"];
         let (field, why) = if !spec["minAvailable"].is_null() {
@@ -154,7 +154,7 @@ pub(super) fn budgets(subject: Subject) -> Values {
         Some((manifest.defect(&format!("/spec/{field}"), problem), value))
     };
     let is_budget = |manifest: &&Manifest| manifest.object.kind().kind == "PodDisruptionBudget";
-    subject.bundle.manifests.iter().filter(is_budget).filter_map(of_manifest).collect()
+    input.parsed.manifests.iter().filter(is_budget).filter_map(of_manifest).collect()
 }
 
 /// A number of pods or a percentage of them, without the sign; 0 if it is neither.
@@ -191,8 +191,8 @@ fn has_own(labels: Option<&Value>, own: &str) -> bool {
 }
 
 /// How names of a provider's own begin.
-pub(super) fn own(subject: Subject) -> String {
-    format!("{}-cloud-", subject.bundle.name)
+pub(super) fn own(input: Input) -> String {
+    format!("{}-cloud-", input.parsed.name)
 }
 
 /// A key in a JSON pointer.

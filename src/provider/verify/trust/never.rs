@@ -3,7 +3,7 @@
 /// The verbs that only read.
 pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
 
-/// Verbs by which every permission can be had, on whatever resource: RBAC's own (bind, escalate), the right to act as somebody
+/// Verbs by which every permission can be had, on whatever resource: RBAC's own (bind, escalate), the permission to act as somebody
 /// else, and those of signers of certificates.
 const VERBS: [&str; 6] = ["approve", "attest", "bind", "escalate", "impersonate", "sign"];
 

@@ -18,7 +18,7 @@ use crate::{
         restriction,
         verify::{
             Values,
-            parts::{Part, Subject, items},
+            parts::{Input, Part, items},
         },
     },
 };
@@ -37,12 +37,12 @@ fn text<'a>(manifest: &'a Manifest, pointer: &str) -> &'a str {
 
 /// Of the kinds that are not usual a policy may allow single objects. Webhooks, `CustomResourceDefinition`s, Namespaces and Secrets are
 /// refused before any rule is asked: the operator can apply none.
-pub(super) fn kinds(subject: Subject) -> Values {
+pub(super) fn kinds(input: Input) -> Values {
     let is_usual = |manifest: &&Manifest| {
         let kind = manifest.object.kind();
         if manifest.phase == Phase::Bootstrap { kind == &POD } else { kind.is_usual }
     };
-    let others = subject.bundle.manifests.iter().filter(|manifest| !is_usual(manifest));
+    let others = input.parsed.manifests.iter().filter(|manifest| !is_usual(manifest));
     let defect = |manifest: &Manifest| {
         let value = manifest.title();
         (manifest.defect("/kind", brief(&value)), value)
@@ -50,8 +50,8 @@ pub(super) fn kinds(subject: Subject) -> Values {
     others.map(defect).collect()
 }
 
-pub(super) fn names(subject: Subject) -> Values {
-    let own = own(subject);
+pub(super) fn names(input: Input) -> Values {
+    let own = own(input);
     let is_own = |name: &str| {
         let begins =
             [own.as_str(), &format!("authentication-reader-{own}")].iter().any(|start| name.starts_with(start));
@@ -61,7 +61,7 @@ pub(super) fn names(subject: Subject) -> Values {
         let is_reserved = reserved.any(|end| without_instance.ends_with(end) || name.ends_with(end));
         name.starts_with(SYSTEM) || begins && !is_reserved
     };
-    let others = subject.bundle.manifests.iter().filter(|manifest| !is_own(manifest.object.name()));
+    let others = input.parsed.manifests.iter().filter(|manifest| !is_own(manifest.object.name()));
     let defect = |manifest: &Manifest| {
         let value = manifest.title();
         (
@@ -75,7 +75,7 @@ pub(super) fn names(subject: Subject) -> Values {
     others.map(defect).collect()
 }
 
-pub(super) fn system_names(subject: Subject) -> Vec<Error> {
+pub(super) fn system_names(input: Input) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let subjects = 0..items(&manifest.object.value()["subjects"]).len();
         let subjects = subjects.map(|index| format!("/subjects/{index}/name"));
@@ -85,12 +85,12 @@ pub(super) fn system_names(subject: Subject) -> Vec<Error> {
             .map(|place| manifest.defect(&place, format!("the name {}", brief(text(manifest, &place)))))
             .collect::<Vec<_>>()
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    input.parsed.manifests.iter().flat_map(of_manifest).collect()
 }
 
-pub(super) fn namespaces(subject: Subject) -> Values {
-    let own = subject.bundle.flavor.namespaces();
-    let others = subject.bundle.manifests.iter().filter(|manifest| {
+pub(super) fn namespaces(input: Input) -> Values {
+    let own = input.parsed.flavor.namespaces();
+    let others = input.parsed.manifests.iter().filter(|manifest| {
         let object = &manifest.object;
         object.kind().namespaced && !own.contains(&object.namespace())
     });
@@ -101,12 +101,12 @@ pub(super) fn namespaces(subject: Subject) -> Values {
     others.map(defect).collect()
 }
 
-pub(super) fn references(subject: Subject) -> Values {
-    let objects = subject.manifests(Phase::Cluster).map(|manifest| &manifest.object);
+pub(super) fn references(input: Input) -> Values {
+    let objects = input.manifests(Phase::Cluster).map(|manifest| &manifest.object);
     let own: BTreeSet<_> = objects.map(|one| (one.kind().kind, one.namespace(), one.name())).collect();
     let is_own = |kind: &str, namespace: &str, name: &str| own.contains(&(kind, namespace, name));
     let mut defects = Vec::new();
-    for manifest in &subject.bundle.manifests {
+    for manifest in &input.parsed.manifests {
         for (pointer, kind, namespace, name) in bound(manifest) {
             // Rules of their own refuse names of the system, and roles that hold everything.
             let is_refused = name.starts_with(SYSTEM) || (kind == "ClusterRole" && never::ROLES.contains(&name));
@@ -115,15 +115,15 @@ pub(super) fn references(subject: Subject) -> Values {
             }
             let is_reader = (kind, namespace, name) == ("Role", KUBE_SYSTEM, AUTHENTICATION_READER);
             if !is_reader {
-                defects.push(foreign(manifest.defect(&pointer, ""), kind, namespace, name));
+                defects.push(reference(manifest.defect(&pointer, ""), kind, namespace, name));
             }
         }
     }
-    for pod in subject.pods() {
+    for pod in input.pods() {
         let namespace = pod.manifest.object.namespace();
         for (field, name) in accounts(&pod) {
             if !is_own("ServiceAccount", namespace, name) {
-                defects.push(foreign(pod.defect(field, ""), "ServiceAccount", namespace, name));
+                defects.push(reference(pod.defect(field, ""), "ServiceAccount", namespace, name));
             }
         }
     }
@@ -131,7 +131,7 @@ pub(super) fn references(subject: Subject) -> Values {
 }
 
 /// A reference to an object that the provider's folder does not contain.
-fn foreign(defect: Error, kind: &str, namespace: &str, name: &str) -> (Error, String) {
+fn reference(defect: Error, kind: &str, namespace: &str, name: &str) -> (Error, String) {
     let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
     let value = format!("{kind} {name}");
     (defect.described(format!("{} is not in the provider's folder", brief(&value))), value)
@@ -164,7 +164,7 @@ fn accounts<'a>(pod: &Part<'a>) -> Vec<(&'static str, &'a str)> {
     if named.is_empty() && !is_static { vec![("/serviceAccountName", "default")] } else { named }
 }
 
-pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
+pub(super) fn aggregation(input: Input) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let rule = value.get("aggregationRule").is_some();
@@ -180,22 +180,22 @@ pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
         });
         rule.into_iter().chain(labels).collect::<Vec<_>>()
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    input.parsed.manifests.iter().flat_map(of_manifest).collect()
 }
 
 /// Where else the operator would write the configuration.
-pub(super) fn published(subject: Subject) -> Values {
-    let config = subject.bundle.of_openshift().and_then(|one| one.cloud_config.as_ref());
+pub(super) fn published(input: Input) -> Values {
+    let config = input.parsed.of_openshift().and_then(|one| one.cloud_config.as_ref());
     let gate = config.and_then(|config| config.publish_with_feature_gate.as_ref());
     let defect = |gate: &String| {
         let problem = format!("publishWithFeatureGate {}", brief(gate));
-        (subject.bundle.descriptor_error("/cloudConfig/publishWithFeatureGate", problem), gate.clone())
+        (input.parsed.descriptor_error("/cloudConfig/publishWithFeatureGate", problem), gate.clone())
     };
     gate.map(defect).into_iter().collect()
 }
 
-pub(super) fn services(subject: Subject) -> Values {
-    let services = subject.bundle.manifests.iter().filter(|manifest| manifest.object.kind().kind == "Service");
+pub(super) fn services(input: Input) -> Values {
+    let services = input.parsed.manifests.iter().filter(|manifest| manifest.object.kind().kind == "Service");
     services.flat_map(exposures).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::{
         Error, Phase,
         verify::{
             Values,
-            parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Part, Subject, items},
+            parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Input, Part, items},
         },
     },
     text::yaml::outline::child,
@@ -98,15 +98,15 @@ pub(super) fn each<'a>(
     parts.flat_map(of_part).collect()
 }
 
-pub(super) fn host_namespaces(subject: Subject) -> Values {
-    each(subject.pods(), |pod| {
+pub(super) fn host_namespaces(input: Input) -> Values {
+    each(input.pods(), |pod| {
         let used = ["hostPID", "hostIPC"].into_iter().filter(|field| pod.value[field] == true);
         used.map(|field| (format!("/{field}"), field.to_owned(), field.to_owned())).collect()
     })
 }
 
-pub(super) fn host_paths(subject: Subject) -> Values {
-    each(subject.pods(), |pod| {
+pub(super) fn host_paths(input: Input) -> Values {
+    each(input.pods(), |pod| {
         let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
         let (mut found, mut read_only) = (Vec::new(), BTreeMap::new());
         for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
@@ -146,8 +146,8 @@ fn writable(pod: &Part, read_only: &BTreeMap<&str, &str>) -> Vec<(String, String
     found
 }
 
-pub(super) fn host_ports(subject: Subject) -> Values {
-    each(subject.containers(), |container| {
+pub(super) fn host_ports(input: Input) -> Values {
+    each(input.containers(), |container| {
         // There the API server sets each hostPort to the containerPort.
         if container.pod["hostNetwork"] == true {
             return Vec::new();
@@ -161,13 +161,13 @@ pub(super) fn host_ports(subject: Subject) -> Values {
     })
 }
 
-pub(super) fn unusual_fields(subject: Subject) -> Values {
+pub(super) fn unusual_fields(input: Input) -> Values {
     // A rule of its own refuses what is misspelt.
-    let unknown = unknown_fields(subject);
+    let unknown = unknown_fields(input);
     let is_known = |part: &Part, (pointer, ..): &(String, String, String)| {
         unknown.get(&part.manifest.object.key()).is_none_or(|pointers| !pointers.contains(&part.at(pointer)))
     };
-    let of_pods = each(subject.pods(), |pod| {
+    let of_pods = each(input.pods(), |pod| {
         let mut found = others(pod.value, &POD);
         found.retain(|one| is_known(pod, one));
         // A number with a fraction is one to the API server, too.
@@ -177,7 +177,7 @@ pub(super) fn unusual_fields(subject: Subject) -> Values {
         }
         found
     });
-    let of_containers = each(subject.containers(), |container| {
+    let of_containers = each(input.containers(), |container| {
         let mut found = others(container.value, &CONTAINER);
         found.retain(|one| is_known(container, one));
         for list in ["limits", "requests"] {
@@ -222,8 +222,8 @@ fn others(part: &Value, usual: &[&str]) -> Vec<(String, String, String)> {
     fields(part).filter(is_unusual).map(of_field).collect()
 }
 
-pub(super) fn volumes(subject: Subject) -> Values {
-    each(subject.pods(), |pod| {
+pub(super) fn volumes(input: Input) -> Values {
+    each(input.pods(), |pod| {
         let mut found = Vec::new();
         for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
             for kind in fields(volume).filter(|field| *field != "name" && !VOLUMES.contains(field)) {

@@ -4,22 +4,22 @@ use crate::{
     error::brief,
     provider::{
         Describe, restriction,
-        verify::{Values, parts::Subject},
+        verify::{Values, parts::Input},
     },
 };
 
-pub(super) fn of_nodes(subject: Subject) -> Values {
-    let said = subject.bundle.descriptor.as_ref().map(Describe::common);
-    not_own(subject, "/nodes/metadataPrefixes", said.map(|said| said.of_nodes).unwrap_or_default())
+pub(super) fn of_nodes(input: Input) -> Values {
+    let said = input.parsed.descriptor.as_ref().map(Describe::common);
+    not_own(input, "/nodes/metadataPrefixes", said.map(|said| said.of_nodes).unwrap_or_default())
 }
 
-pub(super) fn of_services(subject: Subject) -> Values {
-    let said = subject.bundle.descriptor.as_ref().map(Describe::common);
-    not_own(subject, "/services/metadataPrefixes", said.map(|said| said.of_services).unwrap_or_default())
+pub(super) fn of_services(input: Input) -> Values {
+    let said = input.parsed.descriptor.as_ref().map(Describe::common);
+    not_own(input, "/services/metadataPrefixes", said.map(|said| said.of_services).unwrap_or_default())
 }
 
 /// The prefixes at a place of the descriptor that are no domain, or one that steers Kubernetes, networks or machines.
-fn not_own(subject: Subject, pointer: &str, prefixes: &[String]) -> Values {
+fn not_own(input: Input, pointer: &str, prefixes: &[String]) -> Values {
     let of_others = || restriction::KUBERNETES.into_iter().chain(restriction::SHARED);
     let is_own = |prefix: &str| {
         let domain = prefix.strip_suffix('/').filter(|domain| domain.contains('.') && !domain.contains('/'));
@@ -31,7 +31,7 @@ fn not_own(subject: Subject, pointer: &str, prefixes: &[String]) -> Values {
     let others = prefixes.iter().enumerate().filter(|(_, prefix)| !is_own(prefix));
     let defect = |(index, prefix): (usize, &String)| {
         let place = format!("{pointer}/{index}");
-        (subject.bundle.descriptor_error(&place, format!("the prefix {:?}", brief(prefix))), prefix.clone())
+        (input.parsed.descriptor_error(&place, format!("the prefix {:?}", brief(prefix))), prefix.clone())
     };
     others.map(defect).collect()
 }

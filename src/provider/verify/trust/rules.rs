@@ -1,6 +1,6 @@
 //! The rules for external providers, as a table (pure).
 
-use super::{accounts, containers, metadata, objects, pods, prefixes, rights, secrets, types};
+use super::{accounts, containers, metadata, objects, permissions, pods, prefixes, secrets, types};
 use crate::provider::verify::{
     Check::{Never, Unless},
     Rule, rule,
@@ -30,7 +30,7 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
     ),
     rule(
         "external-name",
-        "Kubernetes gives rights and meaning to names, such as the ServiceAccounts of its controllers in kube-system, whether \
+        "Kubernetes gives permissions and meaning to names, such as the ServiceAccounts of its controllers in kube-system, whether \
          the objects exist or not",
         "name the object after the provider, such as NAME-cloud-controller-manager: it has to begin with NAME-cloud-, and not to end as \
          objects do that the operator makes; or list `KIND NAME` in the policy",
@@ -39,13 +39,13 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
     rule(
         "external-system-name",
         "names that begin with system: are those of Kubernetes itself: of its roles, users and groups",
-        "use another name, and grant the rights with a role of the provider's own",
+        "use another name, and grant the permissions with a role of the provider's own",
         Never(objects::system_names),
     ),
     rule(
         "external-namespace",
         "objects in another namespace act on what belongs to somebody else",
-        "use the managed namespace or kube-system, in upstream/ only the latter; or list the namespace in the policy",
+        "use the managed namespace or kube-system, in kubernetes/ only the latter; or list the namespace in the policy",
         Unless(objects::namespaces),
     ),
     rule(
@@ -61,7 +61,7 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         "the operator takes from the account of a cloud-controller-manager what only controllers need that are off; by another role, or \
          another account, the permissions would stay",
         "bind each ClusterRole to the account of the same name only: those of the cloud-controller-manager and of the node manager, \
-         with nodes and events alone for the latter; use Roles for the rest; give each of `rights` in provider.yaml that writes nodes or \
+         with nodes and events alone for the latter; use Roles for the rest; give each of `permissions` in provider.yaml that writes nodes or \
          services the `controllers` that need it",
         Never(accounts::roles),
     ),
@@ -175,7 +175,7 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
     rule(
         "external-image",
         "the image that runs would not be the one that was reviewed, or not one that the cluster's administrator chooses",
-        "give the container an entry in `images` of provider.yaml, and name the same image in the manifest: in upstream/ from its \
+        "give the container an entry in `images` of provider.yaml, and name the same image in the manifest: in kubernetes/ from its \
          `repository`, with no digest or the one of its tag there, for OpenShift by digest (@sha256:…); or list the image in the policy",
         Unless(containers::images),
     ),
@@ -190,7 +190,7 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
     rule(
         "external-secret",
         "who mounts or reads a Secret can use it as its owner does, and kube-system has Secrets of everybody",
-        "in upstream/ declare `credentials` or `cloudConfig`, and use the volume of that name, or the variables of \
+        "in kubernetes/ declare `credentials` or `cloudConfig`, and use the volume of that name, or the variables of \
          `credentials.environment`; for OpenShift use the Secret NAME-cloud-credentials of the managed namespace; or list \
          `NAMESPACE/NAME` in the policy",
         Unless(secrets::secrets),
@@ -202,28 +202,28 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
          kubelets, and the roles admin, edit and cluster-admin",
         "list the groups, resources and verbs that the cloud-controller-manager uses, without these and without nonResourceURLs; \
          no policy allows them",
-        Never(rights::rbac),
+        Never(permissions::rbac),
     ),
     rule(
-        "external-rights",
-        "nobody can review so many rights, and to work them out takes the memory of the operator",
+        "external-permissions",
+        "nobody can review so many permissions, and to work them out takes the memory of the operator",
         "list the groups, resources and verbs that the cloud-controller-manager uses, each rule for what belongs together",
-        Never(rights::too_many),
+        Never(permissions::too_many),
     ),
     rule(
         "external-node-deletion",
-        "the operator confirms each deletion of a node and grants it by name: a right of the provider's own would bypass that",
+        "the operator confirms each deletion of a node and grants it by name: a permission of the provider's own would bypass that",
         "remove the verbs delete and deletecollection on nodes; spec.controllers.cloudNodeLifecycle allows deletions",
-        Never(rights::node_deletion),
+        Never(permissions::node_deletion),
     ),
     rule(
-        "external-right",
+        "external-permission",
         "what is not usual for a cloud-controller-manager tells or changes what it has no use for: passwords in pods, ConfigMaps and Secrets, \
          the machines behind a Service, the lease of another program",
         "remove it; give a rule to update leases resourceNames that are cloud-controller-manager or begin with NAME-cloud-, and one to \
          read ConfigMaps their names; or list it in the policy, as it is written here: GROUP/RESOURCE:VERB, with the object's name behind \
          it if the rule has resourceNames",
-        Unless(rights::unusual),
+        Unless(permissions::unusual),
     ),
     rule(
         "external-account",
@@ -234,7 +234,7 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
     ),
     rule(
         "external-placement",
-        "whoever owns a node can read the tokens of the pods on it: on a worker that of the cloud-controller-manager is the right to change \
+        "whoever owns a node can read the tokens of the pods on it: on a worker that of the cloud-controller-manager is the permission to change \
          every Node",
         "require {key: node-role.kubernetes.io/control-plane, operator: Exists} in each of the nodeSelectorTerms of the required nodeAffinity, \
          on OpenShift by nodeSelector; or give a DaemonSet for every node a ServiceAccount of its own; or list `KIND NAME` in the policy",

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::rights;
+use super::permissions;
 use crate::{
     error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
         Error, Flavor, Phase,
-        upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
+        kubernetes::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
         verify::{
             Values,
-            parts::{Part, Subject, items},
+            parts::{Input, Part, items},
         },
     },
     text::{
@@ -25,23 +25,23 @@ use crate::{
 /// Where a Secret is named, and its namespace and name.
 type Used<'a> = (Error, &'a str, Cow<'a, str>);
 
-pub(super) fn secrets(subject: Subject) -> Values {
-    let of_pods = subject.pods().flat_map(|pod| {
-        let found = in_pod(subject, &pod).into_iter();
+pub(super) fn secrets(input: Input) -> Values {
+    let of_pods = input.pods().flat_map(|pod| {
+        let found = in_pod(input, &pod).into_iter();
         let namespace = pod.manifest.object.namespace();
         found.map(|(pointer, name)| -> Used { (pod.defect(&pointer, ""), namespace, name.into()) }).collect::<Vec<_>>()
     });
-    let of_accounts = subject.manifests(Phase::Cluster).filter(|one| one.object.kind().kind == "ServiceAccount");
+    let of_accounts = input.manifests(Phase::Cluster).filter(|one| one.object.kind().kind == "ServiceAccount");
     let of_accounts = of_accounts.flat_map(|account| {
         let (found, namespace) = (in_account(account.object.value()).into_iter(), account.object.namespace());
         found
             .map(|(pointer, name)| -> Used { (account.defect(&pointer, ""), namespace, name.into()) })
             .collect::<Vec<_>>()
     });
-    let of_roles = rights::of_secrets(subject).into_iter();
+    let of_roles = permissions::of_secrets(input).into_iter();
     let of_roles = of_roles.map(|(defect, namespace, name)| -> Used { (defect, namespace, name.into()) });
     let used = of_pods.chain(of_accounts).chain(of_roles);
-    used.filter(|(_, namespace, name)| !is_declared(subject, namespace, name)).map(undeclared).collect()
+    used.filter(|(_, namespace, name)| !is_declared(input, namespace, name)).map(undeclared).collect()
 }
 
 fn undeclared((defect, namespace, name): Used) -> (Error, String) {
@@ -51,16 +51,16 @@ fn undeclared((defect, namespace, name): Used) -> (Error, String) {
 }
 
 /// Elsewhere the `CloudControllerManager` names the Secret; on OpenShift its name follows from the provider's.
-fn is_declared(subject: Subject, namespace: &str, name: &str) -> bool {
-    subject.bundle.flavor == Flavor::OpenShift
+fn is_declared(input: Input, namespace: &str, name: &str) -> bool {
+    input.parsed.flavor == Flavor::OpenShift
         && namespace == DEFAULT_NAMESPACE
-        && name == format!("{}-cloud-credentials", subject.bundle.name)
+        && name == format!("{}-cloud-credentials", input.parsed.name)
 }
 
 /// The Secrets that a pod names, each with its JSON pointer. Any field of this form counts, so that no type of volume is
 /// forgotten.
-fn in_pod<'a>(subject: Subject, pod: &Part<'a>) -> Vec<(String, &'a str)> {
-    let descriptor = subject.bundle.of_upstream().filter(|_| pod.manifest.phase == Phase::Cluster);
+fn in_pod<'a>(input: Input, pod: &Part<'a>) -> Vec<(String, &'a str)> {
+    let descriptor = input.parsed.of_kubernetes().filter(|_| pod.manifest.phase == Phase::Cluster);
     let is_replaced = |volume: &Value| descriptor.is_some_and(|one| is_replaced(one, volume));
     let mut found = Vec::new();
     let mut see = |pointer: String, name: &'a Value| {

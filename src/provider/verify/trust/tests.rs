@@ -3,10 +3,10 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use super::*;
 use crate::provider::{
     Flavor, embedded,
-    folder::{Bundle, bundles_of},
+    folder::{ParsedProvider, parsed_providers_of},
     verify::{
         Policy, check,
-        policy::{policy_for, values, widened},
+        policy::{policy_exceptions, policy_for, values},
         verify,
     },
 };
@@ -17,16 +17,16 @@ mod openshift;
 mod policy;
 
 /// A provider that comes with this program, as one that does not: with the digests of its images.
-pub(crate) static UPSTREAM: LazyLock<&'static [(&'static str, &'static str)]> = LazyLock::new(|| {
-    let descriptor = pinned(include_str!("../../../../assets/exoscale/upstream/provider.yaml"));
+pub(crate) static KUBERNETES: LazyLock<&'static [(&'static str, &'static str)]> = LazyLock::new(|| {
+    let descriptor = pinned(include_str!("../../../../assets/exoscale/kubernetes/provider.yaml"));
     Vec::leak(vec![
-        ("assets/upstream/deployment.yaml", include_str!("../../../../assets/exoscale/upstream/deployment.yaml")),
+        ("assets/kubernetes/deployment.yaml", include_str!("../../../../assets/exoscale/kubernetes/deployment.yaml")),
         (
-            "assets/upstream/poddisruptionbudget.yaml",
-            include_str!("../../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
+            "assets/kubernetes/poddisruptionbudget.yaml",
+            include_str!("../../../../assets/exoscale/kubernetes/poddisruptionbudget.yaml"),
         ),
-        ("assets/upstream/provider.yaml", String::leak(descriptor)),
-        ("assets/upstream/rbac.yaml", include_str!("../../../../assets/exoscale/upstream/rbac.yaml")),
+        ("assets/kubernetes/provider.yaml", String::leak(descriptor)),
+        ("assets/kubernetes/rbac.yaml", include_str!("../../../../assets/exoscale/kubernetes/rbac.yaml")),
     ])
 });
 
@@ -78,7 +78,7 @@ macro_rules! hundred {
     };
 }
 
-/// More than ten thousand rights in two lines.
+/// More than ten thousand permissions in two lines.
 const MANY: &str =
     concat!("  resources: [", hundred!("events, "), "events]\n  verbs: [", hundred!("create, "), "patch]");
 
@@ -152,9 +152,9 @@ pub(crate) const FIXTURES: &[Fixture] = &[
     ("external-rbac", RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: cluster-admin", "name: cluster-admin", ""),
     ("external-rbac", RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: edit", "name: edit", ""),
     ("external-rbac", RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: admin", "name: admin", ""),
-    ("external-right", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [pods]\n  verbs: [list]", "- apiGroups: [\"\"] # here", "pods:list"),
-    ("external-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [configmaps]\n  verbs: [get]", "- apiGroups: [\"\"] # here", "configmaps:get"),
-    ("external-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [services]\n  verbs: [patch]", "- apiGroups: [\"\"] # here", "services:patch"),
+    ("external-permission", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [pods]\n  verbs: [list]", "- apiGroups: [\"\"] # here", "pods:list"),
+    ("external-permission", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [configmaps]\n  verbs: [get]", "- apiGroups: [\"\"] # here", "configmaps:get"),
+    ("external-permission", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [services]\n  verbs: [patch]", "- apiGroups: [\"\"] # here", "services:patch"),
     ("external-kind", BUDGET, "", "apiVersion: v1\nkind: Pod\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec: {serviceAccountName: exoscale-cloud-controller-manager, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]}]}}}}\n---\n", "kind: Pod", "Pod exoscale-cloud-x"),
     ("external-kind", BUDGET, "", "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: exoscale-cloud-policy}\n---\n", "kind: Val", "ValidatingAdmissionPolicy exoscale-cloud-policy"),
     ("external-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: node-controller\n  namespace", "name: node-controller", "PodDisruptionBudget node-controller"),
@@ -243,7 +243,7 @@ pub(crate) const FIXTURES: &[Fixture] = &[
     ("external-secret", DEPLOYMENT, "      hostNetwork: true", "      imagePullSecrets: [{name: admin}]\n      hostNetwork: true", "imagePullSecrets", "kube-system/admin"),
     ("external-secret", RBAC, "---\n# What all", "imagePullSecrets:\n- name: admin\n---\n# What all", "- name: admin", "kube-system/admin"),
     ("external-secret", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [secrets]\n  resourceNames: [admin]\n  verbs: [get]", "- apiGroups: [\"\"] # here", "kube-system/admin"),
-    ("external-rights", RBAC, EVENTS, MANY, "- apiGroups: [\"\"]\n  resources: [events, ", ""),
+    ("external-permissions", RBAC, EVENTS, MANY, "- apiGroups: [\"\"]\n  resources: [events, ", ""),
     ("external-rbac", RBAC, EVENTS, "  resources: [events]\n  verbs: [\"*\"]", "- apiGroups: [\"\"]\n  resources: [events]", ""),
     ("external-rbac", RBAC, EVENTS, "  resources: [\"events/*\"]\n  verbs: [create]", "- apiGroups: [\"\"]\n  resources: [\"events", ""),
     ("external-rbac", RBAC, "[authentication.k8s.io]", "[\"*\"]", "- apiGroups: [\"*\"]", ""),
@@ -252,11 +252,11 @@ pub(crate) const FIXTURES: &[Fixture] = &[
     ("external-rbac", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: nodes\n  verbs: [impersonate]", "- reason: a machine", ""),
     ("external-node-deletion", RBAC, "[get, list, watch, update, patch]", "[get, list, watch, update, patch, delete]", "- apiGroups: [\"\"]\n  resources: [nodes]", ""),
     ("external-node-deletion", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: nodes\n  verbs: [deletecollection]", "- reason: a machine", ""),
-    ("external-right", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: secrets\n  verbs: [list]", "- reason: a machine", "secrets:list"),
-    ("external-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [secrets]\n  resourceNames: [\"\"]\n  verbs: [list]", "- apiGroups: [\"\"] # here", "secrets:list"),
-    ("external-right", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [configmaps]\n  verbs: [create]", "- apiGroups: [\"\"] # here", "configmaps:create"),
-    ("external-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create, update]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  verbs: [create", "coordination.k8s.io/leases:update"),
-    ("external-right", RBAC, LEASE, "  resources: [leases]\n  resourceNames: [exoscale-cloud-x, kube-scheduler]\n  verbs: [patch]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [exo", "coordination.k8s.io/leases:patch kube-scheduler"),
+    ("external-permission", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: secrets\n  verbs: [list]", "- reason: a machine", "secrets:list"),
+    ("external-permission", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [secrets]\n  resourceNames: [\"\"]\n  verbs: [list]", "- apiGroups: [\"\"] # here", "secrets:list"),
+    ("external-permission", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [configmaps]\n  verbs: [create]", "- apiGroups: [\"\"] # here", "configmaps:create"),
+    ("external-permission", RBAC, LEASE, "  resources: [leases]\n  verbs: [create, update]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  verbs: [create", "coordination.k8s.io/leases:update"),
+    ("external-permission", RBAC, LEASE, "  resources: [leases]\n  resourceNames: [exoscale-cloud-x, kube-scheduler]\n  verbs: [patch]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [exo", "coordination.k8s.io/leases:patch kube-scheduler"),
     ("external-node-metadata", DESCRIPTOR, "nodes:\n", "nodes:\n  metadataPrefixes: [kubernetes.io/]\n", "metadataPrefixes", "kubernetes.io/"),
     ("external-node-metadata", DESCRIPTOR, "nodes:\n", "nodes:\n  metadataPrefixes: [flannel.alpha.coreos.com/]\n", "metadataPrefixes", "flannel.alpha.coreos.com/"),
     ("external-node-metadata", DESCRIPTOR, "nodes:\n", "nodes:\n  metadataPrefixes: [example.com]\n", "metadataPrefixes", "example.com"),
@@ -271,7 +271,7 @@ pub(crate) const FIXTURES: &[Fixture] = &[
     ("external-rbac", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [certificates.k8s.io]\n  resources: [signers]\n  resourceNames: [kubernetes.io/kubelet-serving]\n  verbs: [approve]", "- apiGroups: [certificates.k8s.io]", ""),
 ];
 
-/// Rights that lead to every other one, which no policy allows: (API group, resource, verb).
+/// Permissions that lead to every other one, which no policy allows: (API group, resource, verb).
 const MIGHTY: [(&str, &str, &str); 24] = [
     ("", "pods/exec", "get"),
     ("", "pods/exec", "create"),
@@ -299,7 +299,7 @@ const MIGHTY: [(&str, &str, &str); 24] = [
     ("", "serviceaccounts", "impersonate"),
 ];
 
-/// Rights that lead to the machines, or to what others keep, which a policy allows.
+/// Permissions that lead to the machines, or to what others keep, which a policy allows.
 const UNUSUAL: [(&str, &str, &str); 12] = [
     ("", "nodes/log", "get"),
     ("", "secrets", "get"),
@@ -315,10 +315,15 @@ const UNUSUAL: [(&str, &str, &str); 12] = [
     ("", "configmaps", "list"),
 ];
 
-fn bundles_with<'a>(name: &str, files: &'a [(&str, &'a str)], changed: usize, text: &'a str) -> Vec<Bundle> {
+fn parsed_providers_with<'a>(
+    name: &str,
+    files: &'a [(&str, &'a str)],
+    changed: usize,
+    text: &'a str,
+) -> Vec<ParsedProvider> {
     let files = files.iter().enumerate();
     let files = files.map(|(index, (path, sound))| (*path, if index == changed { text } else { sound }));
-    bundles_of(name, files.map(|(path, text)| (path, text.as_bytes())))
+    parsed_providers_of(name, files.map(|(path, text)| (path, text.as_bytes())))
 }
 
 fn allowing(name: &str, rule: &str, value: &str) -> Policy {
@@ -330,8 +335,8 @@ fn expect(name: &str, files: &[(&str, &str)], (rule, file, from, to, place, valu
     let (path, sound) = files[file];
     let text = sound.replacen(from, to, 1);
     assert_ne!(text, sound, "{rule}: {from:?} is missing");
-    let bundles = bundles_with(name, files, file, &text);
-    let found = check(&bundles, &Policy::default());
+    let parsed_providers = parsed_providers_with(name, files, file, &text);
+    let found = check(&parsed_providers, &Policy::default());
     let start = text.find(place).unwrap_or_else(|| panic!("{rule}: {place:?} is missing"));
     let line = 1 + text[..start].matches('\n').count();
     let [finding] = &found[..] else { panic!("{rule}: {to:?}: {found:#?}") };
@@ -345,40 +350,45 @@ fn expect(name: &str, files: &[(&str, &str)], (rule, file, from, to, place, valu
     assert!(finding["what"].as_str().unwrap().contains(value), "{finding:#}");
     if value.is_empty() {
         assert!(
-            Policy::parse(&format!("{name}: {{{rule}: [x]}}\n")).unwrap_err().message.contains("cannot be widened")
+            Policy::parse(&format!("{name}: {{{rule}: [x]}}\n"))
+                .unwrap_err()
+                .message
+                .contains("cannot be allowed by a policy")
         );
         return;
     }
     let policy = allowing(name, rule, value);
-    assert_eq!(check(&bundles, &policy), [], "{rule}: {value}");
-    assert_eq!(widened(&bundles, &policy), [format!("{rule}: {value}")]);
-    assert_eq!(policy.unused(&bundles), []);
+    assert_eq!(check(&parsed_providers, &policy), [], "{rule}: {value}");
+    assert_eq!(policy_exceptions(&parsed_providers, &policy), [format!("{rule}: {value}")]);
+    assert_eq!(policy.unused(&parsed_providers), []);
     for other in [
         allowing("other", rule, value),
         allowing(name, rule, &format!("{value}x")),
         allowing(name, "external-host-port", "1"),
     ] {
-        assert_eq!(check(&bundles, &other).len(), 1, "{rule}: {value}");
-        assert!(widened(&bundles, &other).is_empty());
+        assert_eq!(check(&parsed_providers, &other).len(), 1, "{rule}: {value}");
+        assert!(policy_exceptions(&parsed_providers, &other).is_empty());
     }
 }
 
 #[test]
 fn each_rule_reports_what_breaks_only_it_and_a_policy_allows_only_that() {
-    assert_eq!(check(&bundles_with("exoscale", &UPSTREAM, 0, UPSTREAM[0].1), &Policy::default()), []);
+    assert_eq!(check(&parsed_providers_with("exoscale", &KUBERNETES, 0, KUBERNETES[0].1), &Policy::default()), []);
     for fixture in FIXTURES {
-        expect("exoscale", &UPSTREAM, *fixture);
+        expect("exoscale", &KUBERNETES, *fixture);
     }
 }
 
 #[test]
-fn every_right_that_leads_to_others_is_reported() {
+fn every_permission_that_leads_to_others_is_reported() {
     let never = MIGHTY.into_iter().map(|one| (one, "(external-rbac)"));
-    for ((group, resource, verb), expected) in never.chain(UNUSUAL.into_iter().map(|one| (one, "(external-right)"))) {
+    for ((group, resource, verb), expected) in
+        never.chain(UNUSUAL.into_iter().map(|one| (one, "(external-permission)")))
+    {
         let rule = format!("- apiGroups: [{group:?}] # here\n  resources: [{resource}]\n  verbs: [{verb}]\n");
         for before in ["- apiGroups: [authentication.k8s.io]", "- apiGroups: [coordination.k8s.io]"] {
-            let text = UPSTREAM[RBAC].1.replacen(before, &format!("{rule}{before}"), 1);
-            let found = check(&bundles_with("exoscale", &UPSTREAM, RBAC, &text), &Policy::default());
+            let text = KUBERNETES[RBAC].1.replacen(before, &format!("{rule}{before}"), 1);
+            let found = check(&parsed_providers_with("exoscale", &KUBERNETES, RBAC, &text), &Policy::default());
             let [finding] = &found[..] else { panic!("{rule}: {found:#?}") };
             assert!(finding.to_string().ends_with(expected), "{finding}");
         }
@@ -408,8 +418,8 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
         ("v1", "Secret"),
     ] {
         let text = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: exoscale-cloud-x}}\n");
-        let bundles = bundles_with("exoscale", &UPSTREAM, BUDGET, &text);
-        let error = bundles[0].kubernetes().unwrap_err().to_string();
+        let parsed_providers = parsed_providers_with("exoscale", &KUBERNETES, BUDGET, &text);
+        let error = parsed_providers[0].kubernetes().unwrap_err().to_string();
         assert!(error.contains(&format!("unsupported kind {api_version} {kind}")), "{error}");
     }
 }
@@ -419,33 +429,35 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
 #[test]
 fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() {
     let mut needed: Vec<_> = Vec::new();
-    let upstream: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.flavor == Flavor::Upstream).collect();
-    for (provider, rule, value) in values(&upstream).into_iter().filter(|(_, rule, _)| *rule != "external-image-digest")
+    let kubernetes: Vec<_> =
+        embedded::parsed_providers().into_iter().filter(|parsed| parsed.flavor == Flavor::Kubernetes).collect();
+    for (provider, rule, value) in
+        values(&kubernetes).into_iter().filter(|(_, rule, _)| *rule != "external-image-digest")
     {
         needed.push(format!("{provider}: {rule}: {value}"));
     }
     let expected = [
         "azure: external-kind: ValidatingAdmissionPolicy azure-cloud-node-manager-own-node",
         "azure: external-kind: ValidatingAdmissionPolicyBinding azure-cloud-node-manager-own-node",
-        "azure: external-right: coordination.k8s.io/leases:update aks-managed-resource-locker",
-        "gcp: external-right: configmaps:create",
-        "nutanix: external-right: configmaps:list",
-        "nutanix: external-right: configmaps:watch",
-        "nutanix: external-right: secrets:list",
-        "nutanix: external-right: secrets:watch",
-        "oci: external-right: serviceaccounts:list",
-        "oci: external-right: serviceaccounts:watch",
+        "azure: external-permission: coordination.k8s.io/leases:update aks-managed-resource-locker",
+        "gcp: external-permission: configmaps:create",
+        "nutanix: external-permission: configmaps:list",
+        "nutanix: external-permission: configmaps:watch",
+        "nutanix: external-permission: secrets:list",
+        "nutanix: external-permission: secrets:watch",
+        "oci: external-permission: serviceaccounts:list",
+        "oci: external-permission: serviceaccounts:watch",
     ];
     assert_eq!(needed, expected);
     // Whoever built this program has looked the tags up, and none has a digest.
-    let tags = values(&upstream).into_iter().filter(|(_, rule, _)| *rule == "external-image-digest").count();
-    assert!(tags > upstream.len());
+    let tags = values(&kubernetes).into_iter().filter(|(_, rule, _)| *rule == "external-image-digest").count();
+    assert!(tags > kubernetes.len());
     // What their own code writes whichever controllers are on: an external one would have to name them all.
-    let found = check(&upstream, &Policy::default()).into_iter().map(|one| serde_json::to_value(one).unwrap());
+    let found = check(&kubernetes, &Policy::default()).into_iter().map(|one| serde_json::to_value(one).unwrap());
     let (open, others): (Vec<_>, Vec<_>) = found.partition(|one| one["value"].is_null());
     let open: Vec<_> = open.iter().map(|one| format!("{}: {}", one["provider"], one["what"])).collect();
     let writes = |provider: &str, what: &str| {
-        format!("\"{provider}/upstream\": \"writes {what} whichever controllers are on: no controllers are given\"")
+        format!("\"{provider}/kubernetes\": \"writes {what} whichever controllers are on: no controllers are given\"")
     };
     let expected_open = [
         ("azure", "nodes"),
@@ -458,13 +470,13 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
     assert_eq!(open, expected_open.map(|(provider, what)| writes(provider, what)));
     // Those of oci stand in its role and in its descriptor.
     assert_eq!(others.len(), expected.len() + 2 + tags);
-    assert!(upstream.len() > 20, "{}", upstream.len());
+    assert!(kubernetes.len() > 20, "{}", kubernetes.len());
 }
 
 #[test]
-fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_widened() {
+fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_allowed() {
     let openshift: Vec<_> =
-        embedded::bundles().into_iter().filter(|bundle| bundle.flavor == Flavor::OpenShift).collect();
+        embedded::parsed_providers().into_iter().filter(|parsed| parsed.flavor == Flavor::OpenShift).collect();
     let needed = values(&openshift);
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [
@@ -479,12 +491,12 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_wid
         "external-metadata",
         "external-name",
         "external-reference",
-        "external-right",
+        "external-permission",
         "external-secret",
         "external-selector",
     ];
     assert_eq!(rules, BTreeSet::from(expected));
-    for (provider, _, value) in needed.iter().filter(|(_, rule, _)| *rule == "external-right") {
+    for (provider, _, value) in needed.iter().filter(|(_, rule, _)| *rule == "external-permission") {
         let expected: &[&str] = match *provider {
             "azure" | "azurestack" => &["coordination.k8s.io/leases:update aks-managed-resource-locker"],
             "nutanix" => &["configmaps:", "secrets:"],
@@ -500,23 +512,23 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_wid
 #[test]
 fn an_image_of_the_manifest_may_have_the_digest_of_its_tag() {
     let image = format!(":0.34.0@sha256:{}", "0a".repeat(32));
-    let text = UPSTREAM[DEPLOYMENT].1.replacen(":0.34.0", &image, 1);
-    assert_eq!(check(&bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text), &Policy::default()), []);
+    let text = KUBERNETES[DEPLOYMENT].1.replacen(":0.34.0", &image, 1);
+    assert_eq!(check(&parsed_providers_with("exoscale", &KUBERNETES, DEPLOYMENT, &text), &Policy::default()), []);
 }
 
 #[test]
 fn the_policy_that_is_proposed_allows_all_that_one_can() {
-    let text = UPSTREAM[DEPLOYMENT]
+    let text = KUBERNETES[DEPLOYMENT]
         .1
         .replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true\n      hostIPC: true");
-    let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
-    let policy = policy_for(&bundles, &allowing("exoscale", "external-host-namespace", "hostIPC")).unwrap();
+    let parsed_providers = parsed_providers_with("exoscale", &KUBERNETES, DEPLOYMENT, &text);
+    let policy = policy_for(&parsed_providers, &allowing("exoscale", "external-host-namespace", "hostIPC")).unwrap();
     assert_eq!(policy, "exoscale:\n  external-host-namespace:\n  - hostPID\n");
-    let policy = Policy::parse(&policy_for(&bundles, &Policy::default()).unwrap()).unwrap();
-    assert_eq!(check(&bundles, &policy), []);
-    assert_eq!(policy_for(&bundles, &policy), None, "nothing is left");
+    let policy = Policy::parse(&policy_for(&parsed_providers, &Policy::default()).unwrap()).unwrap();
+    assert_eq!(check(&parsed_providers, &policy), []);
+    assert_eq!(policy_for(&parsed_providers, &policy), None, "nothing is left");
     let text =
         text.replace("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: false\n          privileged: true");
-    let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
-    assert_eq!(policy_for(&bundles, &Policy::default()), None, "no policy would be enough");
+    let parsed_providers = parsed_providers_with("exoscale", &KUBERNETES, DEPLOYMENT, &text);
+    assert_eq!(policy_for(&parsed_providers, &Policy::default()), None, "no policy would be enough");
 }

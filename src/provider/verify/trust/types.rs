@@ -10,28 +10,28 @@ use crate::{
         folder::Manifest,
         verify::{
             fields::{misread, unknown},
-            parts::Subject,
+            parts::Input,
         },
     },
 };
 
 /// What is not of its type, is null, or is no field.
-pub(super) fn types(subject: Subject) -> Vec<Error> {
+pub(super) fn types(input: Input) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let found = misread(&manifest.object).into_iter();
         found.map(|(pointer, what)| manifest.defect(&pointer, what)).collect::<Vec<_>>()
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    input.parsed.manifests.iter().flat_map(of_manifest).collect()
 }
 
 /// The fields that [`types`] reports because nobody knows them, as JSON pointers, by object.
-pub(super) fn unknown_fields(subject: Subject) -> BTreeMap<Key, BTreeSet<String>> {
+pub(super) fn unknown_fields(input: Input) -> BTreeMap<Key, BTreeSet<String>> {
     let pointers = |manifest: &Manifest| unknown(&manifest.object).into_iter().map(|(pointer, _)| pointer).collect();
-    subject.bundle.manifests.iter().map(|manifest| (manifest.object.key(), pointers(manifest))).collect()
+    input.parsed.manifests.iter().map(|manifest| (manifest.object.key(), pointers(manifest))).collect()
 }
 
 /// A name is a part of paths in the API, of files that are written, and of other names.
-pub(super) fn names(subject: Subject) -> Vec<Error> {
+pub(super) fn names(input: Input) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let object = &manifest.object;
         let named = [("/metadata/name", object.name()), ("/metadata/namespace", object.namespace())];
@@ -44,5 +44,5 @@ pub(super) fn names(subject: Subject) -> Vec<Error> {
         let bad = named.into_iter().filter(|(_, name)| !name.is_empty() && is_bad(name));
         bad.map(|(pointer, name)| manifest.defect(pointer, format!("the name {name:?}"))).collect::<Vec<_>>()
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    input.parsed.manifests.iter().flat_map(of_manifest).collect()
 }

@@ -1,11 +1,11 @@
-//! The rights of each account, and the nodes on which its tokens are.
+//! The permissions of each account, and the nodes on which its tokens are.
 
 use super::*;
 
 /// The rules that a further manifest of Exoscale breaks.
 fn broken(manifest: &str) -> Vec<String> {
-    let text = manifest.to_owned() + UPSTREAM[BUDGET].1;
-    let found = check(&bundles_with("exoscale", &UPSTREAM, BUDGET, &text), &Policy::default());
+    let text = manifest.to_owned() + KUBERNETES[BUDGET].1;
+    let found = check(&parsed_providers_with("exoscale", &KUBERNETES, BUDGET, &text), &Policy::default());
     found.iter().map(|one| serde_json::to_value(one).unwrap()["rule"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -34,14 +34,14 @@ fn a_second_deployment_is_on_the_control_plane_too() {
 #[test]
 fn a_cluster_role_of_a_node_manager_is_about_nodes_and_goes_with_it() {
     let found = |from: &str, to: &str| {
-        let files = embedded::scaffold().into_iter().filter(|(path, _)| path.starts_with("assets/upstream/"));
+        let files = embedded::scaffold().into_iter().filter(|(path, _)| path.starts_with("assets/kubernetes/"));
         let files = files.map(|(path, text)| {
             let is_changed = path.ends_with("/node-manager.yaml") && !from.is_empty();
             assert!(!is_changed || text.contains(from), "{from:?} is missing");
             let text = if is_changed { text.replacen(from, to, 1) } else { text.to_owned() };
             (path, text.into_bytes())
         });
-        let found = check(&bundles_of("example", files), &Policy::default());
+        let found = check(&parsed_providers_of("example", files), &Policy::default());
         let found = found.iter().map(ToString::to_string);
         found.filter(|finding| finding.ends_with("(external-cluster-role)")).collect::<Vec<_>>()
     };

@@ -15,23 +15,23 @@ use crate::{
 fn refused(files: &[(String, String)]) -> BTreeSet<String> {
     let files = files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()));
     let Ok(package) = Package::new("exoscale", files) else { return BTreeSet::from(["package".to_owned()]) };
-    let bundles = package.bundles();
+    let parsed_providers = package.parsed_providers();
     // As `provider verify` does, whatever the folder is.
-    let report = serde_json::to_value(verify(&bundles, None, Some(&Policy::default()))).unwrap();
-    if bundles.iter().any(|bundle| bundle.first_defect().is_err()) {
+    let report = serde_json::to_value(verify(&parsed_providers, None, Some(&Policy::default()))).unwrap();
+    if parsed_providers.iter().any(|parsed| parsed.first_defect().is_err()) {
         return BTreeSet::from(["defect".to_owned()]);
     }
-    let found = check(&bundles, &Policy::default());
+    let found = check(&parsed_providers, &Policy::default());
     let found: BTreeSet<_> =
         found.iter().map(|one| serde_json::to_value(one).unwrap()["rule"].as_str().unwrap().to_owned()).collect();
     let reported = report["findings"].as_array().unwrap().iter().map(|one| one["rule"].as_str().unwrap());
-    let is_of_strangers = |rule: &&str| rule.starts_with("external-");
-    assert_eq!(reported.filter(is_of_strangers).map(str::to_owned).collect::<BTreeSet<_>>(), found);
+    let is_external = |rule: &&str| rule.starts_with("external-");
+    assert_eq!(reported.filter(is_external).map(str::to_owned).collect::<BTreeSet<_>>(), found);
     found
 }
 
 fn sound() -> Vec<(String, String)> {
-    UPSTREAM.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+    KUBERNETES.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
 /// The sound package with a text replaced.
@@ -46,7 +46,7 @@ fn changed(file: usize, from: &str, to: &str) -> Vec<(String, String)> {
 /// The sound package with a further manifest.
 fn with(text: &str) -> Vec<(String, String)> {
     let mut files = sound();
-    files.push(("assets/upstream/x.yaml".to_owned(), text.to_owned()));
+    files.push(("assets/kubernetes/x.yaml".to_owned(), text.to_owned()));
     files
 }
 
@@ -147,13 +147,13 @@ const CHANGES: &[(usize, &str, &str, &[&str])] = &[
     (DESCRIPTOR, "name: exoscale", "name: exoscale\nunknown: 1", &["defect"]),
     (DESCRIPTOR, "name: exoscale", "name: exoscale\nname: exoscale", &["defect"]),
     // Roles.
-    (RBAC, EVENTS, "  resources: [secrets]\n  verbs: [list]", &["external-right"]),
+    (RBAC, EVENTS, "  resources: [secrets]\n  verbs: [list]", &["external-permission"]),
     (RBAC, EVENTS, "  resources: [pods]\n  verbs: [create]", &["external-rbac"]),
     (RBAC, EVENTS, "  resources: [nodes]\n  verbs: [delete]", &["external-node-deletion"]),
     (RBAC, EVENTS, "  resources: [\"*\"]\n  verbs: [create]", &["external-rbac"]),
     (RBAC, EVENTS, "  resources: [serviceaccounts]\n  verbs: [impersonate]", &["external-rbac"]),
     (RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: cluster-admin", &["external-rbac"]),
-    // Accounts, budgets and the descriptor's rights.
+    // Accounts, budgets and the descriptor's permissions.
     (DEPLOYMENT, AFFINITY, "", &["external-placement"]),
     (DEPLOYMENT, "        runAsUser: 65532\n", "        runAsUser: 0\n", &["external-root"]),
     (DEPLOYMENT, "serviceAccountName: exo", "automountServiceAccountToken: false\n      serviceAccountName: exo", &[]),
@@ -225,8 +225,9 @@ fn a_misspelt_field_hides_nothing_else_on_its_line() {
         }}},
     });
     let files = with(&(manifest.to_string() + "\n"));
-    let bundles = bundles_of("exoscale", files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
-    let report = serde_json::to_value(verify(&bundles, None, Some(&Policy::default()))).unwrap();
+    let parsed_providers =
+        parsed_providers_of("exoscale", files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
+    let report = serde_json::to_value(verify(&parsed_providers, None, Some(&Policy::default()))).unwrap();
     let of_rule = |rule: &str| {
         let all = report["findings"].as_array().unwrap().iter().filter(|one| one["rule"] == rule);
         all.map(|one| one["value"].as_str().unwrap_or_default().to_owned()).collect::<BTreeSet<_>>()
@@ -236,7 +237,7 @@ fn a_misspelt_field_hides_nothing_else_on_its_line() {
     assert_eq!(of_rule("external-type").len(), 1);
 }
 
-/// A text of a stranger at each place of a message.
+/// An untrusted text at each place of a message.
 #[test]
 fn a_message_holds_little_of_what_a_package_says() {
     let long = "a".repeat(900_000);
@@ -271,15 +272,16 @@ fn a_message_holds_little_of_what_a_package_says() {
         match Package::new("exoscale", package) {
             Err(error) => messages.push(error.to_string()),
             Ok(package) => {
-                let bundles = package.bundles();
-                messages.extend(bundles.iter().flat_map(|one| {
+                let parsed_providers = package.parsed_providers();
+                messages.extend(parsed_providers.iter().flat_map(|one| {
                     one.defects.iter().chain(&one.misfits()).map(ToString::to_string).collect::<Vec<_>>()
                 }));
-                messages.extend(check(&bundles, &Policy::default()).iter().map(ToString::to_string));
-                messages.extend(verify(&bundles, None, None).findings.iter().map(ToString::to_string));
+                messages.extend(check(&parsed_providers, &Policy::default()).iter().map(ToString::to_string));
+                messages.extend(verify(&parsed_providers, None, None).findings.iter().map(ToString::to_string));
                 let digest = package.digest();
-                messages
-                    .extend(Wanted::default().check(("exoscale", &digest), &bundles).err().map(|one| one.to_string()));
+                messages.extend(
+                    Wanted::default().check(("exoscale", &digest), &parsed_providers).err().map(|one| one.to_string()),
+                );
             }
         }
         assert!(!messages.is_empty());
@@ -371,11 +373,12 @@ fn the_work_for_a_package_grows_with_its_size() {
         let steps = |n| {
             let files = shape(n);
             work::of(|| {
-                let bundles = bundles_of("exoscale", files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
-                let found = verify(&bundles, None, Some(&Policy::default()));
+                let parsed_providers =
+                    parsed_providers_of("exoscale", files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
+                let found = verify(&parsed_providers, None, Some(&Policy::default()));
                 assert!(!found.suites().is_empty());
-                for bundle in &bundles {
-                    drop(bundle.misfits());
+                for parsed in &parsed_providers {
+                    drop(parsed.misfits());
                 }
             })
         };

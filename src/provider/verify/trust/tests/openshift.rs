@@ -42,7 +42,7 @@ fn the_rules_hold_on_openshift_too() {
     const POD: usize = 3;
     let files = openshift();
     let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    assert_eq!(check(&bundles_with("demo", &files, 0, files[0].1), &Policy::default()), []);
+    assert_eq!(check(&parsed_providers_with("demo", &files, 0, files[0].1), &Policy::default()), []);
     #[rustfmt::skip]
     let fixtures: &[Fixture] = &[
         ("external-kind", POD, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: kube-system}\n---\n", "kind: ConfigMap", "ConfigMap demo-cloud-x"),
@@ -58,8 +58,8 @@ fn the_rules_hold_on_openshift_too() {
         ("external-placement", DEPLOYMENT, "      nodeSelector:\n        node-role.kubernetes.io/master: \"\"\n", "", "affinity:", "Deployment demo-cloud-controller-manager"),
         ("external-service-metadata", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo}\nservices: {metadataPrefixes: [k8s.io/]}", "services:", "k8s.io/"),
         ("external-cloud-config", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo} # here\ncloudConfig: {sources: [], allowEmpty: true, publishWithFeatureGate: Gate}", "cloudConfig:", "Gate"),
-        ("external-right", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete cloud-controller-manager"),
-        ("external-right", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [cloud-controller-manager]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),
+        ("external-permission", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete cloud-controller-manager"),
+        ("external-permission", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [cloud-controller-manager]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),
     ];
     for fixture in fixtures {
         expect("demo", &files, *fixture);

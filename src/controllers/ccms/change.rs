@@ -1,0 +1,223 @@
+//! Refuses changes that no pod would survive, before anything is written (pure, but for what it asks of the watches).
+//!
+//! With several pods, a rollout keeps a pod until the next one is ready. A single pod is removed first, and its
+//! replacement may never start. If a DaemonSet no longer selects the nodes, all pods go at once. Changed inputs come
+//! into force only once they have been accepted.
+
+use serde_json::Value;
+
+use super::{Ccms, Member};
+use crate::{
+    apply::inventory::{Inventory, Location},
+    cluster::seen::Seen,
+    controllers::{
+        node_counts::NodeCounts,
+        observer::{Id, Observer},
+        target::Target,
+    },
+    facts::ccm::{Ccm, SKIP_PREFLIGHT},
+    nodes::{
+        node::Node,
+        observed::container,
+        placement::{self, Obstacle, obstacle},
+    },
+    object::Object,
+    plan::kubernetes::{sources::InputProblem, validation::Validation},
+    preflight::check::Check,
+    provider::{kubernetes::is_ccm, versions::UNKNOWN_VERSION},
+    status::rollout::{self, Rollout},
+};
+
+/// The fields of a pod that decide on which nodes it runs.
+const PLACEMENT: [&str; 3] = ["nodeSelector", "affinity", "tolerations"];
+
+/// What was found out about the change to a new plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Change {
+    /// Nothing yet: what runs has not been seen.
+    #[default]
+    Unknown,
+    /// It may be made.
+    Accepted,
+    /// It is refused, for what was seen then.
+    Refused(Box<Grounds>),
+}
+
+/// What a change was refused for, besides the inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Grounds {
+    /// The workload as it would have become.
+    workload: Object,
+    /// The resource version of the live one.
+    live: Option<String>,
+    /// The count of the nodes.
+    nodes: u64,
+}
+
+impl Grounds {
+    fn new(workload: &Object, observer: &Observer, node_counts: &NodeCounts) -> Self {
+        Self { workload: workload.clone(), live: version(workload, observer), nodes: node_counts.revision }
+    }
+
+    fn have_changed(&self, observer: &Observer, node_counts: &NodeCounts) -> bool {
+        self.nodes != node_counts.revision || self.live != version(&self.workload, observer)
+    }
+}
+
+fn version(workload: &Object, observer: &Observer) -> Option<String> {
+    observer.live(workload)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+}
+
+impl Ccms {
+    /// Accepts or refuses what was planned since the last pass.
+    pub(super) fn weigh_changes(&mut self, target: &Target) {
+        for member in self.fleet.values_mut() {
+            member.weigh(&target.observer, &target.node_counts);
+        }
+    }
+
+    /// Has those validated again that were refused, and of which the nodes or the workload have changed since.
+    pub(super) fn reconsider(&mut self, target: &Target) {
+        let Target { observer, node_counts, .. } = target;
+        for member in self.fleet.values_mut() {
+            if matches!(&member.change, Change::Refused(grounds) if grounds.have_changed(observer, node_counts)) {
+                member.forget_validation();
+            }
+        }
+    }
+}
+
+impl Member {
+    /// Accepts or refuses what its inputs come to, also while it is paused.
+    fn weigh(&mut self, observer: &Observer, node_counts: &NodeCounts) {
+        let is_planned = self.validation.as_ref().is_some_and(|validation| validation.objects.is_some());
+        if self.change != Change::Unknown || !is_planned {
+            return;
+        }
+        let Some(workload) = workload(self.planned()).filter(|_| !self.is_removed()) else {
+            self.accept_change();
+            return;
+        };
+        if !observer.watches.seen(&Id::Ours(Location::of(workload))).is_some_and(Seen::is_synced) {
+            return;
+        }
+        match self.risk(workload, observer) {
+            None => self.accept_change(),
+            Some(problem) => self.refuse_change(Grounds::new(workload, observer, node_counts), problem),
+        }
+    }
+
+    /// Why a change to this workload would leave no pod, if so. One that somebody has deleted is about to come back as it was accepted;
+    /// without that there is nothing to lose.
+    fn risk(&self, wanted: &Object, observer: &Observer) -> Option<InputProblem> {
+        let accepted = || workload(self.accepted.as_deref()?).map(Object::value);
+        let runs = observer.live(wanted).or_else(accepted)?;
+        risk((self.ccm()?, self.validation.as_ref()?), wanted, runs, || observer.nodes().collect())
+    }
+
+    /// Where its objects are planned, and the workload is whose change was refused: nothing may be in force.
+    pub(super) fn locations(&self) -> Inventory {
+        let planned = Inventory::of(self.planned());
+        match &self.change {
+            Change::Refused(grounds) => planned.union(&Inventory::of(std::slice::from_ref(&grounds.workload))),
+            _ => planned,
+        }
+    }
+}
+
+fn workload(objects: &[Object]) -> Option<&Object> {
+    objects.iter().find(|object| object.pod_spec().is_some_and(is_ccm))
+}
+
+/// Why a change would leave no pod, if so.
+fn risk(
+    (ccm, validation): (&Ccm, &Validation),
+    wanted: &Object,
+    runs: &Value,
+    nodes: impl FnOnce() -> Vec<Node>,
+) -> Option<InputProblem> {
+    let is_meant = |check: Check| ccm.skips.iter().any(|id| id == check.id());
+    let problem = validation.version.as_ref().and_then(|(choice, _)| choice.problem.as_ref());
+    let unknown = problem.filter(|(reason, _)| *reason == UNKNOWN_VERSION && !is_meant(Check::Version));
+    let unknown = unknown.filter(|_| may_end_pods(wanted.value(), runs)).map(|(_, problem)| problem);
+    let is_moved = moves(wanted.value(), runs) && !is_meant(Check::ControlPlane);
+    if unknown.is_none() && !is_moved {
+        return None;
+    }
+    let nodes = nodes();
+    if let Some(problem) = unknown.filter(|_| survivors(wanted.value(), runs, &nodes) <= 1) {
+        let message = format!(
+            "spec.image.version: {problem}; no pod would go on until one with this version is ready: {}",
+            unless(Check::Version)
+        );
+        return Some(InputProblem { reason: UNKNOWN_VERSION, message });
+    }
+    let problem = nowhere(wanted.value(), &nodes).filter(|_| is_moved)?;
+    let message = format!("spec.placement.{problem}, and the pods that run would end: {}", unless(Check::ControlPlane));
+    Some(InputProblem { reason: "NoNodeFits", message })
+}
+
+fn unless(check: Check) -> String {
+    format!("if it is meant, give the annotation {SKIP_PREFLIGHT}: {}", check.id())
+}
+
+fn pod(workload: &Value) -> &Value {
+    &workload["spec"]["template"]["spec"]
+}
+
+/// Whether pods may have other nodes afterwards.
+fn moves(wanted: &Value, runs: &Value) -> bool {
+    PLACEMENT.iter().any(|field| pod(wanted)[field] != pod(runs)[field])
+}
+
+/// Whether pods with another image end for this one: by its rollout, or because there will be fewer before that is done.
+fn may_end_pods(wanted: &Value, runs: &Value) -> bool {
+    let has_fewer = || moves(wanted, runs) || wanted["spec"]["replicas"] != runs["spec"]["replicas"];
+    container(pod(wanted))["image"] != container(pod(runs))["image"]
+        || (rollout::of(runs) != Rollout::Done && has_fewer())
+}
+
+/// How many pods there are both before and after a change, of which a rollout leaves one in place if there are several. Those of a
+/// DaemonSet end on nodes that it leaves. None survives a rollout that may end all of them at once.
+fn survivors(wanted: &Value, runs: &Value, nodes: &[Node]) -> u64 {
+    let spec = &wanted["spec"];
+    let (before, after, ends_all) = if wanted["kind"] == "DaemonSet" {
+        let stays = |node: &&Node| obstacle(wanted, node).is_none() && placement::fits(pod(runs), node);
+        let has_pod = |node: &&Node| placement::fits(pod(wanted), node);
+        // Also where a node is not ready: the missing pod counts as one of those that may be missing.
+        let all = nodes.iter().filter(has_pod).count() as u64;
+        let unavailable = scaled(&spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"], all, true);
+        let after = nodes.iter().filter(stays).count() as u64;
+        (&runs["status"]["desiredNumberScheduled"], after, unavailable.is_some_and(|most| most >= all))
+    } else {
+        let after = spec["replicas"].as_u64().unwrap_or(1);
+        let unavailable = scaled(&spec["strategy"]["rollingUpdate"]["maxUnavailable"], after, false);
+        let is_recreated = spec["strategy"]["type"] == "Recreate";
+        (&runs["spec"]["replicas"], after, is_recreated || unavailable.is_some_and(|most| most >= after))
+    };
+    if ends_all { 0 } else { before.as_u64().unwrap_or(after).min(after) }
+}
+
+/// How many of all pods a field means, a number or a percentage, as the controller of their workload reads it; `None` without the
+/// field: the default leaves a pod in place if there are several.
+fn scaled(field: &Value, all: u64, rounds_up: bool) -> Option<u64> {
+    let Some(percentage) = field.as_str() else { return field.as_u64() };
+    let hundredths = percentage.strip_suffix('%')?.parse::<u64>().ok()?.saturating_mul(all);
+    Some(if rounds_up { hundredths.div_ceil(100) } else { hundredths / 100 })
+}
+
+/// Why no node takes the pods, if so: what keeps the node out that is nearest to it.
+fn nowhere(wanted: &Value, nodes: &[Node]) -> Option<String> {
+    let keeps_out = |node| Some((obstacle(wanted, node)?, &node.name));
+    let all: Option<Vec<_>> = nodes.iter().map(keeps_out).collect();
+    Some(match all?.into_iter().max()? {
+        (Obstacle::Labels, _) => "nodeSelector: no node has these labels".to_owned(),
+        (Obstacle::Closed, name) => {
+            format!("nodeSelector: no node with these labels takes pods: {name} is not ready, or cordoned")
+        }
+        (Obstacle::Taint(taint), name) => format!("tolerations: no node takes the pods: {name} has the taint {taint}"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

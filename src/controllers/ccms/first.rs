@@ -1,0 +1,231 @@
+//! The checks before a first installation (IO). A failed check prevents the installation, and never affects a
+//! cloud-controller-manager that is installed.
+//!
+//! The live Deployment or DaemonSet, or else the status, shows whether one is installed, so a restart of the operator
+//! changes nothing. The checks are not made for one that is installed. For one that is refused they are repeated, less
+//! and less often.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use tracing::warn;
+
+use super::{
+    Ccms, Member,
+    report::live_of,
+    snapshot::{Answer, Found, Question},
+};
+use crate::{
+    apply::inventory::Location,
+    cluster::{read::Error, seen},
+    controllers::{
+        Pass,
+        backoff::Backoff,
+        observer::{Id, Observer},
+        view::View,
+    },
+    error::chain,
+    grace::TRANSIENT_ERROR_GRACE,
+    nodes::{
+        evidence::Seen,
+        identity::{CcmIdentity, Need},
+        node::Node,
+    },
+    object::Object,
+    plan::kubernetes::conflict::as_it_runs,
+    preflight::{
+        self,
+        check::{Outcome, Row, line, refusal},
+        evidence::{Evidence, Other, Reader},
+        inputs, permissions,
+    },
+    status::ccm::was_installed,
+};
+
+/// The first and the longest pause after a refusal; each is twice the one before. Of a large cluster a snapshot is many requests.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(600));
+
+/// What stands before the first installation of one.
+#[derive(Default)]
+pub(super) struct Gate {
+    /// Whether it is installed, or may be.
+    pub(super) is_open: bool,
+    /// What the checks have shown, if this process has made them.
+    pub(super) rows: Option<Vec<Row>>,
+    /// After a failure.
+    backoff: Backoff,
+    /// After a refusal: the pause, and its end.
+    refused: Option<(Duration, Instant)>,
+}
+
+impl Gate {
+    /// Why it is closed, once that is known; an error is what is waited for, and whether that is to be reported.
+    pub(super) fn refusal(&self) -> Result<String, (String, bool)> {
+        match &self.rows {
+            Some(rows) if refusal(rows).is_some() => Ok(line(rows, Outcome::Refused)),
+            _ => {
+                let error = self.backoff.error().unwrap_or("the checks before the first installation");
+                Err((error.to_owned(), self.backoff.has_lasted(Instant::now())))
+            }
+        }
+    }
+
+    /// Whether the checks are to be made now.
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        self.backoff.ready(now).is_ok() && self.refused.is_none_or(|(_, until)| until <= now)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.backoff.due().max(self.refused.map(|(_, until)| until))
+    }
+
+    fn take(&mut self, rows: Vec<Row>) {
+        self.is_open = refusal(&rows).is_none();
+        self.backoff = Backoff::default();
+        let pause = self.refused.map_or(PAUSE.0, |(pause, _)| (pause * 2).min(PAUSE.1));
+        self.refused = (!self.is_open).then(|| (pause, Instant::now() + pause));
+        self.rows = Some(rows);
+    }
+
+    fn failed(&mut self, error: &Error) {
+        let text = format!("the checks before the first installation have failed: {}", chain(error));
+        if self.backoff.failed(&text, TRANSIENT_ERROR_GRACE, error.retry_after(), Instant::now()) {
+            warn!("{text}; retrying");
+        }
+        self.rows = None;
+    }
+}
+
+impl Ccms {
+    /// Checks those that are to be installed for the first time.
+    pub(super) fn check_first(&mut self, view: &View, pass: &mut Pass) {
+        if let Some(answer) = self.snapshot_reader.take() {
+            self.take_snapshot(view, answer);
+        }
+        let mut due = BTreeMap::new();
+        for (name, member) in &mut self.fleet {
+            if member.is_removed() {
+                member.gate = Gate::default();
+                continue;
+            }
+            if member.gate.is_open || !is_seen(&view.target.observer, member.planned()) {
+                continue;
+            }
+            // Also one whose inputs are bad, or that is paused: what it has is kept as it should be.
+            if is_installed(&view.target.observer, name) {
+                member.gate.is_open = true;
+            } else if let Some(bad) = member.validation.as_ref().filter(|validation| validation.objects.is_none()) {
+                member.gate.rows = Some(inputs::rows(bad, Reader::Operator).into());
+            } else if !member.objects().is_empty() && member.gate.is_due() {
+                due.extend(member.question().map(|question| (name.clone(), question)));
+            }
+        }
+        self.snapshot_reader.ask(&view.target.client, &view.catalog, due);
+        let closed = self.fleet.values().filter(|member| !member.gate.is_open);
+        pass.due.extend(closed.filter_map(|member| member.gate.due()));
+    }
+
+    /// The names of those that may not be installed yet.
+    pub(super) fn closed(&self) -> impl Iterator<Item = &str> {
+        self.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str())
+    }
+
+    /// Validates those that a snapshot was taken for, unless they ask for something else by now.
+    fn take_snapshot(&mut self, view: &View, (questions, found): Answer) {
+        let is_current = |name: &str, question: &Question| {
+            let member = self.fleet.get(name).filter(|member| !member.gate.is_open && !member.is_removed());
+            member.and_then(Member::question).is_some_and(|now| now == *question)
+        };
+        let current: Vec<_> = questions.into_iter().filter(|(name, question)| is_current(name, question)).collect();
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                for (name, _) in current {
+                    self.fleet.entry(name).and_modify(|member| member.gate.failed(&error));
+                }
+                return;
+            }
+        };
+        let nodes: Vec<_> = view.target.observer.nodes().collect();
+        for (name, question) in current {
+            let permission = question.user.as_ref().and_then(|user| found.deletion_permissions.get(user)).cloned();
+            let permission = permission.unwrap_or(Ok(None));
+            let Some(rows) = self.rows(view, &name, &nodes, (&question, &found, permission.clone())) else { continue };
+            self.fleet.entry(name).and_modify(|member| {
+                member.gate.take(rows);
+                member.guard.was_asked(permission);
+            });
+        }
+    }
+
+    fn rows(
+        &self,
+        view: &View,
+        name: &str,
+        nodes: &[Node],
+        (question, found, deletion_permission): (&Question, &Found, Seen<Option<Vec<String>>>),
+    ) -> Option<Vec<Row>> {
+        let member = self.fleet.get(name)?;
+        let wanted = member.ccm()?;
+        let others = self.fleet.iter().filter(|(other, _)| *other != name).filter_map(|(other_name, other)| {
+            let running = self.running.get(other_name);
+            Some(Other {
+                ccm: other.ccm()?,
+                goes_first: other.order(other_name, running) < member.order(name, None),
+                runs: running.and_then(|running| Some(as_it_runs(other.ccm()?, running))),
+            })
+        });
+        let missing = found.missing.as_ref().map_err(Clone::clone);
+        Some(preflight::rows(&Evidence {
+            now: Timestamp::now(),
+            by: Reader::Operator,
+            catalog: &view.catalog,
+            ccm: wanted,
+            provider: view.catalog.kubernetes_of(&wanted.spec.provider).ok()?,
+            validation: member.validation.as_ref()?,
+            is_installed: Ok(false),
+            others: Ok(others.collect()),
+            nodes: Ok(nodes),
+            snapshot: &found.snapshot,
+            missing_permissions: missing
+                .map(|missing| missing.intersection(&question.needs).map(Need::words).collect()),
+            deletion_permission,
+        }))
+    }
+}
+
+/// Whether a kind of objects runs pods for long.
+pub(super) fn is_workload(kind: &str) -> bool {
+    matches!(kind, "Deployment" | "DaemonSet")
+}
+
+/// Whether all places have been seen in which a workload is planned, or may be left.
+fn is_seen(observer: &Observer, planned: &[Object]) -> bool {
+    let mut locations = planned.iter().filter(|object| is_workload(object.kind().kind)).map(Location::of);
+    let is_synced = |location| observer.watches.seen(&Id::Ours(location)).is_some_and(seen::Seen::is_synced);
+    locations.all(is_synced) && !observer.awaits_leftovers()
+}
+
+/// Whether it has a workload, or had one when its status was last written: somebody has deleted that since.
+fn is_installed(observer: &Observer, name: &str) -> bool {
+    live_of(observer, name).any(|(location, _)| is_workload(location.kind.kind))
+        || observer.watches.get(&Id::Ccms, name).is_some_and(was_installed)
+}
+
+impl Member {
+    /// What is asked before its first installation.
+    fn question(&self) -> Option<Question> {
+        let namespace = self.ccm()?.spec.namespace.clone();
+        let user = self.identity.as_ref().map(CcmIdentity::user);
+        Some(Question { namespace, user, needs: permissions::needs(self.objects()) })
+    }
+
+    /// Whether the checks before its first installation keep it from being installed, and are to be heard.
+    pub(super) fn is_gated(&self) -> bool {
+        !self.gate.is_open && !self.is_removed()
+    }
+}

@@ -1,0 +1,379 @@
+//! The guard of nodes (IO): decides in each pass which nodes may be deleted, and writes the decision in two steps.
+//!
+//! The decision is pure (`nodes/guard.rs`), and the objects are those of the plan. A confirmation that no longer holds
+//! is withdrawn before the API server is asked anything. Questions are asked only while nodes are to be deleted or
+//! permissions have changed.
+
+mod ask;
+mod proof;
+mod report;
+mod withdraw;
+mod withheld;
+
+pub(super) use report::record_deletions;
+pub(super) use withdraw::{Grants, location};
+pub(super) use withheld::{Withheld, denied};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Ccms, Member, owner};
+use crate::{
+    api::{
+        spec::Lifecycle,
+        status::{Deleted, Deletion, Status},
+    },
+    cluster::seen,
+    controllers::{
+        Pass,
+        applier::Applier,
+        now_in_seconds,
+        observer::{Id, Observer},
+        view::View,
+    },
+    facts::ccm::{Ccm, Deletable},
+    nodes::{
+        evidence::{NodeEvent, Seen},
+        guard::{self, Decision, Entry, Situation, lists},
+        node::Node,
+    },
+    object::Object,
+    plan::kubernetes::guard::{Guard, confirm, granted, is_of_guard, listed},
+    provider::kubernetes::is_ccm,
+    status::{
+        ccm::{self, Outcome},
+        outcome::Acted,
+        rollout,
+    },
+};
+
+/// Why a leader is not known that nobody has asked for.
+const NOT_ASKED: &str = "its lease has not been read yet";
+
+/// The guard of one `CloudControllerManager`.
+#[derive(Default)]
+pub(super) struct Guarded {
+    /// What the policy should list and the role grant.
+    pub(super) deletable: Deletable,
+    /// Since when each entry of the policy has been seen.
+    seen: BTreeMap<String, Instant>,
+    /// The policy and the binding in which that was: one that is created again is another one.
+    seen_in: Option<[String; 2]>,
+    /// Whether the cloud-controller-manager may delete any node, by permissions that others grant, `None` without an answer; and when
+    /// that was asked.
+    is_free: Option<(Option<bool>, Instant)>,
+    /// The permissions at that time.
+    permissions: Option<BTreeSet<String>>,
+    /// Since when the pod of the current rollout that leads has led, or why that is not known; and when that was asked.
+    leads_since: Option<(Result<Timestamp, String>, Instant)>,
+    /// What was decided.
+    decision: Option<Decision>,
+    /// What was confirmed before that.
+    before: Vec<Entry>,
+    /// The nodes whose deletions count for the limit of an hour; `None` while that cannot be seen.
+    deleted: Option<Vec<Deleted>>,
+    /// Until when each of them counts, by uid. Found out once: no jump of the clock makes them forgotten.
+    counted: BTreeMap<String, Instant>,
+    /// Why what is decided from has not been seen for long, if so.
+    pub(super) blind: Option<String>,
+}
+
+impl Guarded {
+    /// Decides nothing, because what is decided from cannot be seen.
+    fn forget(&mut self) {
+        (self.deletable, self.decision, self.deleted) = (Deletable::default(), None, None);
+        self.before.clear();
+    }
+
+    /// Notes what the checks before the first installation have asked for.
+    pub(super) fn was_asked(&mut self, deletion_permission: Seen<Option<Vec<String>>>) {
+        self.is_free = deletion_permission.ok().map(|held| (Some(held.is_some()), Instant::now()));
+    }
+
+    /// Counts the deletions that a status reports. `clock` is the process's own, which nobody sets: it decides how long each counts.
+    fn count(&mut self, before: &Deletion, nodes: &[Node], now: Timestamp, clock: Instant) {
+        let counted = &mut self.counted;
+        let deleted = guard::deleted(before, nodes, now, |one| {
+            *counted.entry(one.uid.clone()).or_insert_with(|| clock + guard::counts_for(one, now)) > clock
+        });
+        self.counted.retain(|uid, _| before.deleted.iter().any(|one| one.uid == *uid));
+        self.deleted = Some(deleted);
+    }
+}
+
+/// What is known now.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    nodes: &'a [Node],
+    events: &'a [NodeEvent],
+    now: Timestamp,
+    /// Why only what people have allowed may be confirmed now, if so.
+    unsettled: Option<&'a str>,
+    /// Why the nodes may be out of date, if so.
+    stale: Option<&'a str>,
+}
+
+impl Ccms {
+    /// Decides for each `CloudControllerManager` which nodes may be deleted: first by what is known, so that permissions which are to go
+    /// wait for no answer, then by what the API server answers.
+    pub(super) async fn guard_nodes(&mut self, view: &mut View, pass: &mut Pass) {
+        let now = now_in_seconds();
+        let events = view.target.observer.refusals();
+        let nodes: Vec<Node> = if self.needs_nodes(&view.target.observer, events.as_deref()) {
+            view.target.observer.nodes().collect()
+        } else {
+            Vec::new()
+        };
+        let problem = view.target.observer.watches.seen(&Id::Nodes).and_then(seen::Seen::problem);
+        let stale = problem.map(|problem| format!("the nodes may have changed, unseen: {}", problem.error));
+        let mut unsettled = BTreeMap::new();
+        for (name, member) in &self.fleet {
+            let Some(applier) = self.executor.applier() else { return };
+            unsettled.insert(name.clone(), member.unsettled(applier, &nodes, &view.target.observer));
+        }
+        let known = |name: &str| {
+            Some(Known {
+                nodes: &nodes,
+                events: events.as_deref()?,
+                now,
+                unsettled: unsettled.get(name).and_then(Option::as_deref),
+                stale: stale.as_deref(),
+            })
+        };
+        for (name, member) in &mut self.fleet {
+            member.guard.count(&status(&view.target.observer, name).node_deletion, &nodes, now, Instant::now());
+            member.decide_deletions(name, view, known(name), pass);
+        }
+        self.take_back(view).await;
+        let (names, mut asked): (Vec<String>, usize) = (self.fleet.keys().cloned().collect(), 0);
+        for name in &names {
+            // The answers for one may let the first name be granted, which limits those for the others.
+            let room = self.room();
+            let Some(member) = self.fleet.get_mut(name) else { continue };
+            if asked >= room {
+                // The next pass asks for it. Until then nothing is granted that nobody has asked for.
+                pass.due.push(Instant::now());
+                member.grant_nothing_new(&view.target.observer);
+            } else if let Some(known) = known(name) {
+                asked += usize::from(member.prove(name, view, &known, pass).await);
+            }
+        }
+    }
+
+    /// Whether a node can be confirmed, or has been.
+    fn needs_nodes(&self, observer: &Observer, events: Option<&[NodeEvent]>) -> bool {
+        let is_busy = |(name, member): (&String, &Member)| {
+            let allows = member.ccm().is_some_and(|ccm| !ccm.spec.node_deletion.allow.is_empty());
+            allows || !status(observer, name).node_deletion.confirmed.is_empty()
+        };
+        events.is_some_and(|events| !events.is_empty()) || self.fleet.iter().any(is_busy)
+    }
+
+    /// The objects in force, with what is confirmed.
+    pub(super) fn confirmed_objects(&self) -> Vec<Object> {
+        let of_one = |member: &Member| -> Vec<Object> {
+            member.objects().iter().map(|object| confirmed(object.clone(), &member.guard.deletable)).collect()
+        };
+        self.fleet.values().flat_map(of_one).collect()
+    }
+}
+
+fn confirmed(mut object: Object, deletable: &Deletable) -> Object {
+    confirm(&mut object, deletable);
+    object
+}
+
+/// The status that was last seen.
+fn status(observer: &Observer, name: &str) -> Status {
+    observer.watches.get(&Id::Ccms, name).map(ccm::of).unwrap_or_default()
+}
+
+impl Member {
+    /// Decides by what is known which nodes may be deleted, and what the policy and the role become. Without the Events nothing is
+    /// known, and nothing granted.
+    fn decide_deletions(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
+        self.guard.before = self.guard.decision.take().map(|decision| decision.confirmed).unwrap_or_default();
+        (self.guard.deletable, self.guard.blind) = (Deletable::default(), None);
+        if self.is_removed() {
+            return;
+        }
+        if !self.is_paused() {
+            // What the role grants stays listed until it is taken back.
+            self.guard.deletable = lists::next(&[], &BTreeSet::new(), &self.live(&view.target.observer)).0;
+        }
+        let Some(ccm) = self.ccm().cloned() else { return };
+        if ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Disabled {
+            self.guard.decision = Some(Decision::default());
+            return;
+        }
+        let Some((known, guard)) = known.zip(guard_of(view, &ccm)) else { return };
+        let decision = self.decide(&ccm, &guard, &known);
+        self.settle(name, (view, &ccm), decision, known.now, pass);
+    }
+
+    /// Takes a decision.
+    fn settle(&mut self, name: &str, (view, ccm): (&View, &Ccm), decision: Decision, now: Timestamp, pass: &mut Pass) {
+        if ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !self.is_paused() {
+            let previous = status(&view.target.observer, name).node_deletion.confirmed;
+            let recorded: BTreeSet<_> = previous.iter().map(String::as_str).collect();
+            let live = self.live(&view.target.observer);
+            let (deletable, due) = lists::next(&decision.confirmed, &recorded, &live);
+            self.guard.deletable = deletable;
+            pass.due.extend(due.map(|due| Instant::now() + due));
+        }
+        let due = decision.due.and_then(|due| Duration::try_from(due.duration_since(now)).ok());
+        pass.due.extend(due.map(|due| Instant::now() + due));
+        self.guard.decision = Some(decision);
+    }
+
+    fn decide(&self, ccm: &Ccm, guard: &Guard, known: &Known) -> Decision {
+        let leads_since = self.guard.leads_since.as_ref();
+        let leads_since =
+            leads_since.map_or(Err(NOT_ASKED), |(since, _)| since.as_ref().copied().map_err(String::as_str));
+        let obstacle = known.stale.map(ToOwned::to_owned).or_else(|| self.obstacle(guard));
+        guard::decide(&Situation {
+            now: known.now,
+            nodes: known.nodes,
+            events: known.events,
+            user: &guard.user,
+            policy: &guard.name,
+            provider_ids: &guard.provider_ids,
+            settings: &ccm.spec.node_deletion,
+            leads_since,
+            obstacle: obstacle.as_deref(),
+            unsettled: known.unsettled,
+            deleted: self.guard.deleted.as_deref().unwrap_or_default(),
+        })
+    }
+
+    /// Whether nodes would be deleted if something were otherwise.
+    pub(super) fn keeps_nodes(&self) -> bool {
+        self.guard.decision.as_ref().is_some_and(|decision| !decision.waiting.is_empty())
+    }
+
+    fn is_free(&self) -> Option<bool> {
+        self.guard.is_free.and_then(|(is_free, _)| is_free)
+    }
+
+    /// Why nothing may be confirmed now.
+    fn obstacle(&self, guard: &Guard) -> Option<String> {
+        if self.is_paused() {
+            return Some("spec.management is Paused: nothing is confirmed meanwhile".to_owned());
+        }
+        if let Some(problem) = self.validation.as_ref().and_then(|validation| validation.problem()) {
+            return Some(format!("an input of the cloud-controller-manager is bad: {}", problem.reason));
+        }
+        match self.is_free() {
+            None => Some("whether others grant the permission to delete nodes is not known".to_owned()),
+            Some(true) => Some(others_grant(guard)),
+            Some(false) => None,
+        }
+    }
+
+    /// Why the cloud-controller-manager may not be as planned, or not yet: then only what people have allowed is confirmed.
+    fn unsettled(&self, applier: &Applier, nodes: &[Node], observer: &Observer) -> Option<String> {
+        let rolled_out = match &self.progress.last {
+            Some(Outcome::Acted(Acted::Applied(_))) => true,
+            Some(Outcome::Acted(acted)) if acted.is_rollout() => self.runs_on_ready_nodes(nodes, observer),
+            _ => false,
+        };
+        if !rolled_out {
+            return Some("the cloud-controller-manager is not rolled out as planned".to_owned());
+        }
+        let mut own = self.planned().iter().filter(|object| !is_of_guard(object.value()));
+        own.find_map(|object| {
+            let key = object.key();
+            let is_skipped = object.pod_spec().is_some() && applier.skips(&key);
+            if is_skipped {
+                return Some(format!("{key} is annotated to be left alone: what it runs is not known"));
+            }
+            applier.is_unsettled(&key).then(|| format!("{key} is not as planned"))
+        })
+    }
+
+    /// Whether only pods on nodes of the control plane that are not ready are missing: a machine that is gone runs none, and its
+    /// node must not keep itself from being deleted.
+    fn runs_on_ready_nodes(&self, nodes: &[Node], observer: &Observer) -> bool {
+        let unready = nodes.iter().filter(|node| node.is_control_plane && !node.is_ready()).count();
+        let mut workloads = self.planned().iter().filter(|object| object.pod_spec().is_some_and(is_ccm));
+        workloads.all(|object| observer.live(object).is_some_and(|live| rollout::is_done_without(live, unready)))
+    }
+
+    /// The states of the live roles and bindings, once all of them exist.
+    fn live_permissions(&self, observer: &Observer) -> Option<BTreeSet<String>> {
+        let permissions = self.planned().iter().filter(|object| object.kind().is_identity());
+        let version = |live: &Value| live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        permissions.map(|object| observer.live(object).map(version)).collect()
+    }
+
+    fn planned_of_guard(&self, kind: &str) -> Option<&Object> {
+        self.planned().iter().find(|object| object.kind().kind == kind && is_of_guard(object.value()))
+    }
+
+    /// The entries of the policy and the identities of policy and binding, if both are live as planned.
+    fn in_force(&self, observer: &Observer) -> Option<(BTreeSet<String>, [String; 2])> {
+        let policy = self.planned_of_guard("ValidatingAdmissionPolicy")?;
+        let binding = self.planned_of_guard("ValidatingAdmissionPolicyBinding")?;
+        let (live_policy, live_binding) = (observer.live(policy)?, observer.live(binding)?);
+        let is_bound =
+            live_binding["spec"] == binding.value()["spec"] && live_binding["metadata"]["deletionTimestamp"].is_null();
+        let uid = |live: &Value| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        Some((listed(policy, live_policy).filter(|_| is_bound)?, [uid(live_policy), uid(live_binding)]))
+    }
+
+    /// Notes what has just been written: the time of an entry starts with it. Returns whether permissions are new, and to be asked for.
+    pub(super) fn see_guard(&mut self, observer: &Observer) -> bool {
+        self.live(observer);
+        let permissions = self.live_permissions(observer);
+        let is_on = self.ccm().is_some_and(|ccm| ccm.spec.controllers.cloud_node_lifecycle != Lifecycle::Disabled);
+        is_on && self.guard.decision.is_some() && permissions.is_some() && permissions != self.guard.permissions
+    }
+
+    /// What is live, and for how long it has been seen.
+    fn live(&mut self, observer: &Observer) -> lists::Live {
+        let role = self.planned_of_guard("ClusterRole").and_then(|role| observer.live(role));
+        let granted = role.map(granted).unwrap_or_default();
+        let Some((entries, identities)) = self.in_force(observer) else {
+            (self.guard.seen, self.guard.seen_in) = (BTreeMap::new(), None);
+            return lists::Live { listed: None, granted };
+        };
+        if self.guard.seen_in.as_ref() != Some(&identities) {
+            (self.guard.seen, self.guard.seen_in) = (BTreeMap::new(), Some(identities));
+        }
+        let now = Instant::now();
+        self.guard.seen.retain(|entry, _| entries.contains(entry));
+        for entry in entries {
+            self.guard.seen.entry(entry).or_insert(now);
+        }
+        let listed = self.guard.seen.iter().map(|(entry, since)| (entry.clone(), now.duration_since(*since)));
+        lists::Live { listed: Some(listed.collect()), granted }
+    }
+}
+
+fn guard_of(view: &View, ccm: &Ccm) -> Option<Guard> {
+    Guard::of(view.catalog.kubernetes_of(&ccm.spec.provider).ok()?, ccm)
+}
+
+fn others_grant(guard: &Guard) -> String {
+    format!(
+        "{user} may delete nodes by a permission that the operator has not granted: take it away; `kubectl auth can-i delete nodes \
+         --as={user}` tells whether it has it",
+        user = guard.user
+    )
+}
+
+fn phase(lifecycle: Lifecycle) -> &'static str {
+    match lifecycle {
+        Lifecycle::Disabled => "Disabled",
+        Lifecycle::Rehearsal => "Rehearsal",
+        Lifecycle::Enabled => "Enabled",
+    }
+}
+
+#[cfg(test)]
+mod tests;

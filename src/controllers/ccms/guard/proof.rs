@@ -1,0 +1,151 @@
+//! Input of a decision that no watch shows (IO): the permissions of the account, and the pod that leads.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use tracing::debug;
+
+use super::{Known, ask, guard_of, phase, status};
+use crate::{
+    api::spec::Lifecycle,
+    cluster::{access, request::REQUEST_TIMEOUT},
+    controllers::{Pass, ccms::Member, observer::Observer, view::View},
+    plan::kubernetes::guard::{Guard, granted},
+    provider::owns,
+    status::ccm,
+};
+
+/// How long an answer of the API server counts while nodes are to be deleted.
+const ANSWER_LIFETIME: Duration = Duration::from_secs(60);
+
+fn is_old(asked: Option<Instant>) -> bool {
+    asked.is_none_or(|asked| asked.elapsed() >= ANSWER_LIFETIME)
+}
+
+impl Member {
+    /// Asks the API server, if that is needed now, and decides again by its answers. Returns whether it has asked.
+    pub(super) async fn prove(&mut self, name: &str, view: &View, known: &Known<'_>, pass: &mut Pass) -> bool {
+        let Some(ccm) = self.ccm().cloned() else { return false };
+        let Some(decision) = &self.guard.decision else { return false };
+        let (lifecycle, Some(guard)) = (ccm.spec.controllers.cloud_node_lifecycle, guard_of(view, &ccm)) else {
+            return false;
+        };
+        if lifecycle == Lifecycle::Disabled {
+            return false;
+        }
+        let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
+        let previous = status(&view.target.observer, name);
+        let is_known = previous.node_deletion.phase == phase(lifecycle) && ccm::knows_guard(&previous);
+        let is_own = |id: &String| owns(&guard.provider_ids, id);
+        // What is wrong is asked for until it is cured, and what may become wrong while it matters.
+        let is_pressing =
+            has_candidates || view.target.node_counts.unready.iter().any(is_own) || self.is_free() == Some(true);
+        let mut is_news = self.ask_for_permissions(view, &guard, (is_pressing, is_known)).await;
+        if is_pressing || self.is_free() == Some(true) {
+            pass.due.push(Instant::now() + ANSWER_LIFETIME);
+        }
+        if has_candidates && (is_old(self.guard.leads_since.as_ref().map(|(_, asked)| *asked)) || self.counts_now(view))
+        {
+            is_news = true;
+            let leads_since = match &self.identity {
+                Some(identity) => ask::leads_since(&view.target.client, identity).await,
+                None => Err("its provider has no workload".to_owned()),
+            };
+            self.guard.leads_since = Some((leads_since, Instant::now()));
+        }
+        if is_news {
+            let decision = self.decide(&ccm, &guard, known);
+            self.settle(name, (view, &ccm), decision, known.now, pass);
+        }
+        is_news
+    }
+
+    /// Whether the leader has to be known as it is now: a node would be confirmed that was not, or granted that is not.
+    fn counts_now(&self, view: &View) -> bool {
+        let granted = self.live_grants(&view.target.observer);
+        let confirmed = self.guard.decision.iter().flat_map(|decision| &decision.confirmed);
+        let is_new = confirmed.clone().any(|entry| !self.guard.before.contains(entry));
+        is_new || self.guard.deletable.granted.difference(&granted).next().is_some()
+    }
+
+    /// Grants only what the live role grants already.
+    pub(super) fn grant_nothing_new(&mut self, observer: &Observer) {
+        let granted = self.live_grants(observer);
+        self.guard.deletable.granted.retain(|name| granted.contains(name));
+    }
+
+    /// The names that the live role grants.
+    fn live_grants(&self, observer: &Observer) -> BTreeSet<String> {
+        let role = self.planned_of_guard("ClusterRole").and_then(|role| observer.live(role));
+        role.map(granted).unwrap_or_default()
+    }
+
+    /// Asks whether others grant the permission to delete nodes. Returns whether there is a new answer.
+    async fn ask_for_permissions(&mut self, view: &View, guard: &Guard, (is_pressing, is_known): (bool, bool)) -> bool {
+        let permissions = self.live_permissions(&view.target.observer);
+        let have_changed =
+            permissions.is_some() && self.guard.permissions.is_some() && self.guard.permissions != permissions;
+        let is_due = is_old(self.guard.is_free.map(|(_, asked)| asked));
+        let is_needed = is_pressing || (permissions.is_some() && !is_known);
+        self.guard.permissions = permissions.or(self.guard.permissions.take());
+        if !(have_changed || (is_needed && is_due)) {
+            return false;
+        }
+        let answer = access::may_delete_any_node(&view.target.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
+        let answer = answer.inspect_err(|error| debug!("failed to ask for the permissions of {}: {error}", guard.user));
+        self.guard.is_free = Some((answer.ok(), Instant::now()));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::placement::Distribution,
+        apply::inventory::{Inventory, Location},
+        controllers::observer::Id,
+        facts::{ccm::Ccm, cluster::Cluster, version::Minor},
+        plan::kubernetes::{sources::Found, validation},
+        provider::embedded,
+    };
+
+    /// One that may delete nodes.
+    fn enabled() -> Member {
+        let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
+        let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
+        let asked = Ccm::new("cluster".into(), serde_json::from_value(spec).unwrap(), cluster);
+        let validated = validation::validate(&embedded::catalog().unwrap(), &asked, |_| Found::Absent);
+        let mut member = Member::default();
+        member.validation = Some(validated);
+        member
+    }
+
+    #[tokio::test]
+    async fn until_the_next_pass_asks_nothing_is_granted_that_is_not_granted_already() {
+        let mut member = enabled();
+        let role = member.planned_of_guard("ClusterRole").unwrap().clone();
+        let silent = Router::new().fallback(std::future::pending::<()>);
+        let mut observer = Observer::new(Client::new(silent, "own"), "set".into());
+        observer.follow(&Inventory::of(std::slice::from_ref(&role)), &Inventory::default());
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let mut grant = |member: &mut Member, live: Option<&[&str]>| {
+            if let Some(live) = live {
+                let mut object = role.value().clone();
+                object["rules"] = json!([{"resources": ["nodes"], "verbs": ["delete"], "resourceNames": live}]);
+                observer.watches.put(&Id::Ours(Location::of(&role)), role.name(), object);
+            }
+            member.guard.deletable.granted = names(&["a", "b"]);
+            member.grant_nothing_new(&observer);
+            member.guard.deletable.granted.clone()
+        };
+        assert_eq!(grant(&mut member, None), names(&[]), "there is no role");
+        assert_eq!(grant(&mut member, Some(&["b", "c"])), names(&["b"]));
+    }
+}

@@ -1,0 +1,341 @@
+//! The reports of the guard of nodes (IO): the status, and for each node that stays or may go an Event, a line in the
+//! log and a metric.
+
+use std::collections::BTreeSet;
+
+use tracing::info;
+
+use super::{guard_of, others_grant, phase, withdraw};
+use crate::{
+    api::{
+        spec::Lifecycle,
+        status::{Candidate, Deletion, Status},
+    },
+    controllers::{ccms::Member, events::Events, observer::Observer, view::View},
+    facts::ccm::Ccm,
+    nodes::guard::{Decision, Entry},
+    plan::kubernetes::guard::Guard,
+    status::ccm::{self, GUARD_NOT_IN_FORCE, NODE_DELETION_SAFE},
+};
+
+/// The reason of `NodeDeletionSafe` where the policy is missing: nodes are kept only because nobody grants the permission, or because the
+/// controller is off.
+const NOT_ENFORCED: &str = "NotEnforced";
+
+/// What lets the operator keep the policies.
+const HOW_TO_GRANT: &str = "install the operator again with this provider in --providers, and the name of this \
+                            CloudControllerManager in --names";
+
+/// The reason of the condition during a pause.
+const PAUSED: &str = "Paused";
+
+/// The most nodes that the status names as waiting.
+const MOST_WAITING: usize = 32;
+
+/// Records what a new status says about nodes: once for each node and reason.
+pub(in super::super) fn record_deletions(
+    events: &Events,
+    name: &str,
+    (before, now): (&Deletion, &Deletion),
+    asked_for: &BTreeSet<String>,
+) {
+    for one in now.waiting.iter().filter(|one| !is_told(&before.waiting, one)) {
+        let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
+        let message = format!("CloudControllerManager {name} {what} delete this node, which stays: {}", one.message);
+        info!("Node {}: {message}", one.node);
+        events.of_node((&one.node, &one.uid), "DeletionHeld", true, message);
+    }
+    for (node, uid) in without(&now.confirmed, &before.confirmed) {
+        let why = if asked_for.contains(node) {
+            "whose machine it takes for gone"
+        } else {
+            "as spec.nodeDeletion.allow says, if it takes its machine for gone"
+        };
+        let message = format!("CloudControllerManager {name} may delete this node, {why}");
+        info!("Node {node}: {message}");
+        events.of_node((node, uid), "DeletionConfirmed", false, message);
+        events.confirmed_deletion();
+    }
+    for (node, uid) in without(&before.confirmed, &now.confirmed) {
+        if now.deleted.iter().all(|one| one.uid != uid) {
+            let message = format!("CloudControllerManager {name} may not delete this node any more");
+            info!("Node {node}: {message}");
+            events.of_node((node, uid), "DeletionWithdrawn", false, message);
+        }
+    }
+}
+
+/// Status, reason and message of the condition where the policy is missing. `kept` is what keeps nodes all the same.
+fn not_enforced(kept: &str, guard: &Guard, withheld: Option<&str>) -> (&'static str, &'static str, String) {
+    let why = withheld.unwrap_or("it or its binding is missing or changed");
+    let how_to_grant = withheld.map(|_| format!("; {HOW_TO_GRANT}")).unwrap_or_default();
+    let message = format!(
+        "{kept}, but ValidatingAdmissionPolicy {} does not keep the cloud-controller-manager from using a permission to delete nodes that \
+         somebody grants: {why}{how_to_grant}",
+        guard.name
+    );
+    ("Unknown", NOT_ENFORCED, message)
+}
+
+/// Whether it has been told that a node stays, and of which kind the reason is: numbers in it change with each other node.
+fn is_told(before: &[Candidate], now: &Candidate) -> bool {
+    before.iter().any(|one| (&one.uid, &one.reason) == (&now.uid, &now.reason))
+}
+
+/// Name and uid of each of these nodes that is not among the others.
+fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    all.iter().filter(|one| !others.contains(one)).filter_map(|one| one.split_once('/'))
+}
+
+impl Member {
+    /// What is reported.
+    pub(in super::super) fn guard_report(
+        &self,
+        name: &str,
+        view: &View,
+        previous: &Status,
+        withheld: Option<&str>,
+    ) -> ccm::Guard {
+        let live = withdraw::granted_to(&view.target.observer, name);
+        let decided = self.guard.decision.as_ref().zip(self.ccm());
+        let decided = decided.and_then(|(decision, ccm)| Some((decision, ccm, guard_of(view, ccm)?)));
+        let mut report = match decided {
+            Some((decision, ccm, guard)) => self.decided(view, previous, decision, (ccm, &guard), withheld),
+            None => self.undecided(view, previous),
+        };
+        let confirmed = &mut report.deletion.confirmed;
+        let before = previous.node_deletion.confirmed.iter();
+        let stays = before.filter(|one| self.is_still_confirmed(one, live.as_ref())).cloned();
+        let stays: Vec<_> = stays.filter(|one| !confirmed.contains(one)).collect();
+        confirmed.extend(stays);
+        let deleted = self.guard.deleted.as_ref().unwrap_or(&previous.node_deletion.deleted);
+        report.deletion.deleted.clone_from(deleted);
+        let left: Vec<_> = live.iter().flatten().filter(|one| !self.guard.deletable.granted.contains(*one)).collect();
+        if let Some(first) = left.first() {
+            let message = format!(
+                "the cloud-controller-manager may still delete {} nodes, such as {first}: the permission of its ClusterRole could not \
+                 be withdrawn; see the operator's log",
+                left.len()
+            );
+            report.is_safe = Some(("False", "NotWithdrawn", message));
+        }
+        report
+    }
+
+    /// Whether a node that the last status calls confirmed may still be deleted: it exists, as far as that is known, and the live
+    /// role names it.
+    fn is_still_confirmed(&self, confirmed: &str, live: Option<&BTreeSet<String>>) -> bool {
+        let (Some(deleted), Some(live)) = (&self.guard.deleted, live) else { return true };
+        let Some((node, uid)) = confirmed.split_once('/') else { return false };
+        live.contains(node) && deleted.iter().all(|one| one.uid != uid)
+    }
+
+    /// What is reported without a decision. For a moment, as at a start, that is what was reported last.
+    fn undecided(&self, view: &View, previous: &Status) -> ccm::Guard {
+        let before = Deletion { confirmed: Vec::new(), ..previous.node_deletion.clone() };
+        let Some(is_safe) = self.why_undecided(view, &before.phase) else {
+            return ccm::Guard { is_safe: None, deletion: before };
+        };
+        let phase = match self.ccm() {
+            _ if self.is_removed() => "Removed",
+            Some(ccm) => phase(ccm.spec.controllers.cloud_node_lifecycle),
+            None if self.is_read() => "",
+            None => &before.phase,
+        };
+        let deletion = Deletion { phase: phase.to_owned(), ..Deletion::default() };
+        ccm::Guard { is_safe: Some(is_safe), deletion }
+    }
+
+    /// Why nothing is decided, unless that is so for a moment only, as status, reason and message of the condition. `before` is
+    /// the phase that was reported last.
+    fn why_undecided(&self, view: &View, before: &str) -> Option<(&'static str, &'static str, String)> {
+        if self.is_removed() {
+            let message =
+                "the cloud-controller-manager is removed, or is being removed: its permissions are not checked";
+            return Some(("Unknown", "Removed", message.to_owned()));
+        }
+        let lifecycle = self.ccm().map(|ccm| ccm.spec.controllers.cloud_node_lifecycle);
+        let is_off = match lifecycle {
+            Some(lifecycle) => lifecycle == Lifecycle::Disabled,
+            None => !self.is_read() && before == phase(Lifecycle::Disabled),
+        };
+        if is_off {
+            return None;
+        }
+        let why = |reason, why: &str| Some(("Unknown", reason, format!("nothing is confirmed, because {why}")));
+        if let Some(error) = &self.guard.blind {
+            return why("ClusterUnseen", error);
+        }
+        if self.is_read() && self.ccm().and_then(|ccm| guard_of(view, ccm)).is_none() {
+            return why("BadInput", self.why_unreadable().unwrap_or("its provider is not known"));
+        }
+        let error = view.target.observer.refusals_problem()?;
+        why("EventsUnseen", &format!("Events of nodes are not seen: {error}"))
+    }
+
+    /// What is reported of a decision.
+    fn decided(
+        &self,
+        view: &View,
+        previous: &Status,
+        decision: &Decision,
+        (ccm, guard): (&Ccm, &Guard),
+        withheld: Option<&str>,
+    ) -> ccm::Guard {
+        let lifecycle = ccm.spec.controllers.cloud_node_lifecycle;
+        let is_enabled = lifecycle == Lifecycle::Enabled;
+        let rehearsed = |entry: &Entry| Candidate {
+            node: entry.name.clone(),
+            uid: entry.uid.clone(),
+            since: entry.since.clone(),
+            reason: "Rehearsal".to_owned(),
+            message: "spec.controllers.cloudNodeLifecycle is Rehearsal: with Enabled it would be deleted".to_owned(),
+        };
+        let waiting = decision.waiting.iter().map(|one| Candidate {
+            node: one.node.clone(),
+            uid: one.uid.clone(),
+            since: one.since.clone(),
+            reason: one.why.reason().to_owned(),
+            message: one.why.to_string(),
+        });
+        let rehearsed = decision.confirmed.iter().filter(|_| !is_enabled).map(rehearsed);
+        let deletion = Deletion {
+            phase: phase(lifecycle).to_owned(),
+            waiting: rehearsed.chain(waiting).take(MOST_WAITING).collect(),
+            confirmed: decision.confirmed.iter().filter(|_| is_enabled).map(Entry::node).collect(),
+            deleted: Vec::new(),
+        };
+        let is_safe = self.is_safe(&view.target.observer, guard, (decision, lifecycle), withheld);
+        let is_safe = is_safe.or_else(|| {
+            let mut before = previous.conditions.iter().filter(|one| one.type_ == NODE_DELETION_SAFE);
+            let is_past = before.any(|one| one.status == "Unknown" || (one.reason == PAUSED) != self.is_paused());
+            let is_other = previous.node_deletion.phase != deletion.phase || !deletion.waiting.is_empty();
+            (is_past || is_other).then(|| {
+                ("Unknown", "NotChecked", "the permissions of the cloud-controller-manager are not known".to_owned())
+            })
+        });
+        ccm::Guard { deletion, is_safe }
+    }
+
+    /// Status, reason and message of the condition; `None` if the permissions are not known.
+    fn is_safe(
+        &self,
+        observer: &Observer,
+        guard: &Guard,
+        (decision, lifecycle): (&Decision, Lifecycle),
+        withheld: Option<&str>,
+    ) -> Option<(&'static str, &'static str, String)> {
+        if lifecycle == Lifecycle::Disabled {
+            let is_off = "spec.controllers.cloudNodeLifecycle is Disabled";
+            // What it would do by a permission of others is not looked for: only the policy would keep it from that.
+            let lacks_policy = withheld.is_some() && self.in_force(observer).is_none();
+            return Some(if lacks_policy {
+                not_enforced(is_off, guard, withheld)
+            } else {
+                ("True", "Disabled", is_off.to_owned())
+            });
+        }
+        // The role is empty during a pause.
+        let needs_guard = lifecycle == Lifecycle::Enabled && !self.is_paused();
+        if needs_guard && self.in_force(observer).is_none() {
+            let why = match self.planned_of_guard("ValidatingAdmissionPolicy") {
+                Some(_) => format!("ValidatingAdmissionPolicy {} or its binding is missing or changed", guard.name),
+                None => "an input of the cloud-controller-manager is bad, so nothing is planned".to_owned(),
+            };
+            return Some(("False", GUARD_NOT_IN_FORCE, format!("{why}: nothing is granted meanwhile")));
+        }
+        let is_enforced = self.in_force(observer).is_some();
+        if self.is_free()? {
+            let meanwhile = if is_enforced {
+                format!("; until then only ValidatingAdmissionPolicy {} keeps it from deleting any", guard.name)
+            } else {
+                String::new()
+            };
+            return Some(("False", GUARD_NOT_IN_FORCE, others_grant(guard) + &meanwhile));
+        }
+        if !is_enforced {
+            return Some(not_enforced("nobody has granted it the permission to delete nodes", guard, withheld));
+        }
+        if let Some(alarm) = decision.waiting.iter().map(|one| &one.why).find(|why| why.is_alarm()) {
+            return Some(("False", alarm.reason(), alarm.to_string()));
+        }
+        let (confirmed, waiting) = (decision.confirmed.len(), decision.waiting.len());
+        if self.is_paused() {
+            let message = match waiting {
+                0 => String::new(),
+                _ => format!("no node may be deleted meanwhile, {waiting} wait: see status.nodeDeletion"),
+            };
+            return Some(("True", PAUSED, message));
+        }
+        Some(if lifecycle == Lifecycle::Enabled {
+            let message = match (confirmed, waiting) {
+                (0, 0) => String::new(),
+                _ => format!("{confirmed} nodes may be deleted, {waiting} wait: see status.nodeDeletion"),
+            };
+            ("True", "Guarded", message)
+        } else {
+            let message = match confirmed + waiting {
+                0 => String::new(),
+                1 => "1 node would be deleted: see status.nodeDeletion".to_owned(),
+                all => format!("{all} nodes would be deleted: see status.nodeDeletion"),
+            };
+            ("True", "Rehearsal", message)
+        })
+    }
+
+    /// The names of the nodes that it would delete. For a moment without a decision these are the ones that were reported last.
+    pub(in super::super) fn gone_nodes(&self, view: &View, previous: &Status) -> BTreeSet<String> {
+        match &self.guard.decision {
+            Some(decision) => decision.asked_for.iter().cloned().collect(),
+            None if self.why_undecided(view, &previous.node_deletion.phase).is_some() => BTreeSet::new(),
+            None => previous.nodes.gone.iter().cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::placement::Distribution,
+        controllers::view,
+        facts::{Documents, cluster::Cluster, version::Minor},
+    };
+
+    /// A cluster of which nothing has been seen, and one that asks for a mode in it.
+    fn asking_for(lifecycle: &str) -> (View, Member) {
+        let view = view::tests::view(Client::new(Router::new(), "own"), Documents::default(), None);
+        let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
+        let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": lifecycle}});
+        let mut member = Member::default();
+        member.read(&json!({"metadata": {"name": "cluster"}, "spec": spec}), cluster, &view.settings, &view.catalog);
+        (view, member)
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_is_withheld_is_missed_where_the_controller_is_off_as_well() {
+        let (view, member) = asking_for("Disabled");
+        let guard = guard_of(&view, member.ccm().unwrap()).unwrap();
+        let decided = (&Decision::default(), Lifecycle::Disabled);
+        let is_safe = |withheld| member.is_safe(&view.target.observer, &guard, decided, withheld).unwrap();
+        let (status, reason, message) = is_safe(Some("policies are forbidden"));
+        assert_eq!((status, reason), ("Unknown", NOT_ENFORCED));
+        let start = "spec.controllers.cloudNodeLifecycle is Disabled, but ValidatingAdmissionPolicy aws-";
+        assert!(message.starts_with(start) && message.contains("policies are forbidden; install"), "{message}");
+        let (status, reason, _) = is_safe(None);
+        assert_eq!((status, reason), ("True", "Disabled"));
+    }
+
+    #[tokio::test]
+    async fn what_the_installation_does_not_allow_is_named_where_nothing_is_decided() {
+        let (view, member) = asking_for("Enabled");
+        let (status, reason, message) = member.why_undecided(&view, "Enabled").unwrap();
+        assert_eq!((status, reason), ("Unknown", "BadInput"));
+        let start = "nothing is confirmed, because spec.controllers.cloudNodeLifecycle: ";
+        assert!(message.starts_with(start) && message.contains("--node-deletion"), "{message}");
+    }
+}

@@ -1,0 +1,301 @@
+//! Writes the status of each `CloudControllerManager` (IO): only differences, and counts no more often than people read
+//! them.
+
+use std::time::{Duration, Instant};
+
+use kube::{
+    api::{DynamicObject, Patch, PatchParams, ValidationDirective},
+    client::Client,
+};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::{
+    Member,
+    guard::record_deletions,
+    report::{Reporter, live_of},
+};
+use crate::{
+    api::{
+        CLOUD_CONTROLLER_MANAGER,
+        status::{Condition, Status, Workload},
+    },
+    apply::{inventory::Location, ownership::FIELD_MANAGER},
+    cluster::{
+        request::{self, Cause},
+        seen::Seen,
+    },
+    controllers::{
+        Pass,
+        backoff::Backoff,
+        now_in_seconds,
+        observer::{Id, Observer},
+        target::Target,
+        view::View,
+    },
+    grace::TRANSIENT_ERROR_GRACE,
+    nodes::identity::CcmIdentity,
+    object::Key,
+    provider::kubernetes::is_ccm,
+    status::ccm::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY},
+};
+
+/// The shortest time between two writes of a status that differ only in which nodes are meant, and how many.
+const COUNT_PERIOD: Duration = Duration::from_secs(10);
+
+impl Reporter<'_> {
+    /// Writes the status of one, unless it is so already.
+    pub(super) async fn write(
+        &mut self,
+        (member, name): (&mut Member, &str),
+        view: &mut View,
+        pass: &mut Pass,
+    ) -> Result<(), String> {
+        let Some(outcome) = &member.progress.last else { return Ok(()) };
+        if !self.executor.writes() {
+            return Ok(());
+        }
+        let Some(live) = view.target.observer.watches.get(&Id::Ccms, name) else { return Ok(()) };
+        let previous = ccm::of(live);
+        let annotations = live["metadata"]["annotations"].clone();
+        let withheld = self.withheld.why(member, &view.target.observer);
+        let guard = member.guard_report(name, view, &previous, withheld.as_deref());
+        let gone_nodes = member.gone_nodes(view, &previous);
+        let time = now_in_seconds().to_string();
+        let is_seen = view.target.observer.watches.seen(&Id::Nodes).is_some_and(Seen::is_synced);
+        let initialization = (is_seen && member.is_read()).then(|| member.initialization(&view.target));
+        let input = Input {
+            generation: member.generation,
+            validation: member.validation.as_ref(),
+            cluster: self.cluster,
+            outcome,
+            preflight: member.gate.rows.as_deref(),
+            workload: workload(member, name, &view.target.observer),
+            nodes: initialization.as_ref(),
+            gone_nodes: &gone_nodes,
+            guard: Some(&guard),
+            remarks: &(self.executor.remarks(self.is_of(member, name, &view.target.observer))
+                + &self.may_be_left(member, &view.target.observer)),
+            now: &time,
+        };
+        let whole = ccm::next(&previous, &input);
+        let now = Instant::now();
+        let mut next = member.definition.fit(&whole, now).into_owned();
+        if next == previous {
+            member.progress.reporting = Backoff::default();
+            pass.due.extend(member.definition.due());
+            return Ok(());
+        }
+        let written = member.written.as_ref();
+        // Nodes come and go by the hundred, and others watch the status, too.
+        let free = written.map(|(written, _)| *written + COUNT_PERIOD).filter(|free| *free > now);
+        if let Some(free) = free.filter(|_| counts_only(&previous, &next)) {
+            pass.due.push(free);
+            return Ok(());
+        }
+        member.progress.reporting.ready(now)?;
+        if let Err(free) = self.limiter.repair(key(name), now) {
+            pass.due.push(free);
+            let is_of_another = written.is_some_and(|(_, written)| *written != previous);
+            return Err(if is_of_another {
+                format!("another writer keeps changing the status of CloudControllerManager {name}")
+            } else {
+                format!("the status of CloudControllerManager {name} changes often: it is written less often")
+            });
+        }
+        let mut answer = self.apply_status(&view.target.client, name, &member.definition.value(&next, now)).await;
+        if answer.as_ref().is_err_and(may_be_of_definition) {
+            let is_known = member.definition.due().is_some();
+            let sent = member.definition.value(&next, now);
+            let kept = self.kept_status(&view.target.client, name, &sent).await;
+            if kept.is_ok_and(|kept| member.definition.refused(&sent, &kept.data["status"], now)) {
+                if !is_known {
+                    warn!("CloudControllerManager {name}: {}", member.definition.problem());
+                }
+                pass.due.extend(member.definition.due());
+                next = member.definition.fit(&whole, now).into_owned();
+                if next == previous {
+                    return Ok(());
+                }
+                answer = self.apply_status(&view.target.client, name, &member.definition.value(&next, now)).await;
+            }
+        }
+        match answer {
+            Ok(written) => {
+                if member.definition.accepted(now) {
+                    info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
+                }
+                // The answer may hold a change of somebody else's, which the watch then does not tell any more.
+                let written = request::to_value(&written);
+                let metadata = &written["metadata"];
+                let is_same = metadata["generation"].as_i64() == Some(member.generation)
+                    && metadata["annotations"] == annotations;
+                if !is_same {
+                    view.target.observer.ccms_changed = true;
+                    pass.due.push(Instant::now());
+                }
+                member.written = Some((Instant::now(), ccm::of(&written)));
+                view.target.observer.watches.put(&Id::Ccms, name, written);
+                record_deletions(
+                    &view.target.events,
+                    name,
+                    (&previous.node_deletion, &next.node_deletion),
+                    &gone_nodes,
+                );
+                Ok(())
+            }
+            // It has just been deleted.
+            Err(cause) if cause.is_absent() => Ok(()),
+            Err(cause) => {
+                let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
+                let (reporting, retry_after) = (&mut member.progress.reporting, cause.retry_after());
+                if reporting.failed(&text, TRANSIENT_ERROR_GRACE, retry_after, Instant::now()) {
+                    warn!("{text}; retrying");
+                }
+                Err(text)
+            }
+        }
+    }
+
+    async fn apply_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
+        let object = json!({
+            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
+            "kind": CLOUD_CONTROLLER_MANAGER.kind,
+            "metadata": {"name": name},
+            "status": status,
+        });
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        self.patch_status(client, name, &params, &Patch::Apply(object)).await
+    }
+
+    /// What the API server would keep of a status.
+    async fn kept_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
+        let params = PatchParams {
+            dry_run: true,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Ignore),
+            ..PatchParams::default()
+        };
+        self.patch_status(client, name, &params, &Patch::Merge(json!({"status": status}))).await
+    }
+
+    async fn patch_status(
+        &self,
+        client: &Client,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<Value>,
+    ) -> Result<DynamicObject, Cause> {
+        let api = request::api(client, &CLOUD_CONTROLLER_MANAGER, "");
+        request::send(self.authority.write_budget(), api.patch_status(name, params, patch)).await
+    }
+}
+
+/// Whether a status may have been refused for a field that the definition lacks. The API server has no word for that but the text.
+fn may_be_of_definition(cause: &Cause) -> bool {
+    matches!(cause.code(), 422 | 500)
+}
+
+fn key(name: &str) -> Key {
+    Key {
+        group: CLOUD_CONTROLLER_MANAGER.group.into(),
+        kind: CLOUD_CONTROLLER_MANAGER.kind.into(),
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+impl Member {
+    /// The nodes, as far as it initializes them.
+    fn initialization(&self, target: &Target) -> Initialization {
+        let Target { node_counts, diagnoser, .. } = target;
+        let waiting = |identity: &CcmIdentity| diagnoser.waiting(&identity.provider).cloned().collect();
+        Initialization {
+            total: node_counts.total,
+            uninitialized: node_counts.uninitialized,
+            is_diagnosed: self.initializes().map_or(true, |identity| diagnoser.knows(identity, node_counts)),
+            waiting: self.initializes().map(waiting),
+        }
+    }
+}
+
+/// Whether nothing but which nodes are meant, and how many there are, tells two of them apart.
+fn counts_only(previous: &Status, next: &Status) -> bool {
+    let mut same = next.clone();
+    same.nodes.clone_from(&previous.nodes);
+    same.node_deletion.waiting.clone_from(&previous.node_deletion.waiting);
+    for condition in same.conditions.iter_mut().filter(|one| counts_nodes(one)) {
+        let is_it = |one: &&Condition| (&one.type_, &one.reason) == (&condition.type_, &condition.reason);
+        if let Some(before) = previous.conditions.iter().find(is_it) {
+            condition.message.clone_from(&before.message);
+        }
+    }
+    same == *previous
+}
+
+/// Whether the message of a condition has numbers of nodes. `Ready` has no others while the pods stay as they are.
+fn counts_nodes(condition: &Condition) -> bool {
+    match condition.type_.as_str() {
+        NODES_INITIALIZED | NODE_DELETION_SAFE => true,
+        READY => condition.status == "True",
+        _ => false,
+    }
+}
+
+/// The pods of one: those of the planned workload, or else of one that it has. `None` while these have not been seen.
+fn workload(member: &Member, name: &str, observer: &Observer) -> Option<Workload> {
+    if let Some(planned) = member.planned().iter().find(|object| object.pod_spec().is_some_and(is_ccm)) {
+        observer.watches.seen(&Id::Ours(Location::of(planned))).filter(|seen| seen.is_synced())?;
+        return Some(ccm::workload(planned.kind().kind, observer.live(planned).unwrap_or(&Value::Null)));
+    }
+    let mut live = live_of(observer, name);
+    let live = live.find(|(_, live)| is_ccm(&live["spec"]["template"]["spec"]));
+    let none = || (member.is_validated() && !observer.awaits_leftovers()).then(Workload::default);
+    live.map(|(location, live)| ccm::workload(location.kind.kind, live)).or_else(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::status::Candidate;
+
+    #[test]
+    fn a_change_of_more_than_nodes_is_written_at_once() {
+        let condition = |type_: &str, status: &str, reason: &str, message: &str| Condition {
+            type_: type_.into(),
+            status: status.into(),
+            observed_generation: 1,
+            last_transition_time: "1".into(),
+            reason: reason.into(),
+            message: message.into(),
+        };
+        let of = |safe: [&str; 3], gone: &[&str]| {
+            let conditions = vec![
+                condition(READY, "True", "Running", &format!("2 of 2 pods are ready; {} are gone", gone.len())),
+                condition(NODES_INITIALIZED, "False", "CrashLoop", &format!("{} of 9", gone.len())),
+                condition(NODE_DELETION_SAFE, safe[0], safe[1], safe[2]),
+            ];
+            let mut one = Status { conditions, ..Status::default() };
+            one.nodes.gone = gone.iter().map(|node| (*node).to_owned()).collect();
+            let waiting =
+                |node: &&str| Candidate { node: (*node).into(), message: safe[2].into(), ..Candidate::default() };
+            one.node_deletion.waiting = gone.iter().map(waiting).collect();
+            one
+        };
+        let before = of(["False", "TooManyNodes", "3 of 9"], &["a", "b", "c"]);
+        assert!(counts_only(&before, &of(["False", "TooManyNodes", "4 of 9"], &["a", "b", "c", "d"])));
+        assert!(!counts_only(&before, &of(["False", "NoReadyNode", "why"], &["a", "b", "c"])), "another reason");
+        assert!(!counts_only(&before, &of(["True", "Guarded", ""], &[])));
+        let mut confirmed = before.clone();
+        confirmed.node_deletion.confirmed = vec!["a/u".into()];
+        assert!(!counts_only(&before, &confirmed), "a node may go as soon as that is written");
+        let mut pods = before.clone();
+        pods.workload.ready = 1;
+        assert!(!counts_only(&before, &pods));
+        let mut failed = before.clone();
+        failed.conditions[0] = condition(READY, "False", "ApplyFailed", "why");
+        let mut otherwise = failed.clone();
+        otherwise.conditions[0].message = "another error".into();
+        assert!(!counts_only(&failed, &otherwise));
+    }
+}

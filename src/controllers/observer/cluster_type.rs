@@ -1,0 +1,224 @@
+//! The kind of cluster that a process is in: OpenShift, or another Kubernetes with `CloudControllerManager`s (IO, by
+//! watches).
+//!
+//! OpenShift has the Infrastructure `cluster` or the ClusterOperator. A definition of these kinds proves nothing,
+//! because any cluster may have it. `CloudControllerManager`s are watched only if the Infrastructure does not exist, so
+//! they cost no request on OpenShift. With namespaces for `CloudControllerManager`s on its command line, a process is
+//! on another Kubernetes: it asks for none of OpenShift's kinds, and needs no permission to them.
+
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::warn;
+
+use super::{Id, Observer, keep, one};
+use crate::{
+    api::CLOUD_CONTROLLER_MANAGER,
+    apply::inventory::Location,
+    cluster::{
+        seen::Seen,
+        watch::{Heard, Selector, Target},
+    },
+    facts::{DOCUMENTS, Document},
+    grace::TRANSIENT_ERROR_GRACE,
+    nodes::{evidence::NodeEvent, node::Node},
+    object::{EVENT, Kind, NODE, PART_OF_LABEL},
+    status,
+};
+
+/// The kind of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::controllers) enum ClusterType {
+    /// Nothing has said yet which.
+    #[default]
+    Unknown,
+    /// It has neither kind so far.
+    Neither,
+    /// OpenShift or OKD: the Infrastructure and the ClusterOperator.
+    OpenShift,
+    /// Any other: `CloudControllerManager`s.
+    Kubernetes,
+}
+
+/// The watch of what a cluster is asked for first.
+const INFRASTRUCTURE: Id = Id::Document("infrastructures");
+
+/// Whether a watch is of a kind that only one kind of cluster serves.
+pub(super) fn is_question(id: &Id) -> bool {
+    matches!(id, Id::Document(_) | Id::Status | Id::Ccms)
+}
+
+/// A watch of all objects of a kind with a label; an empty one: of all.
+fn all(kind: &'static Kind, label: &str) -> Target {
+    let (selector, heard) = (Selector::Label(label.to_owned()), Heard::default());
+    Target { kind, namespace: String::new(), selector, heard }
+}
+
+/// What is said of a cluster that serves neither kind.
+const NEITHER: &str = "this cluster serves neither infrastructures.config.openshift.io (OpenShift) nor \
+                                  cloudcontrollermanagers.ccm-operator.dev: install the CustomResourceDefinition of the \
+                                  latter, which `ccm-operator render install` prints";
+
+/// What is said of a process that is told namespaces, where the definition is missing.
+const NO_DEFINITION: &str = "this cluster does not serve cloudcontrollermanagers.ccm-operator.dev: install the \
+                             CustomResourceDefinition, which `ccm-operator render install` prints";
+
+/// What is said of a cluster that serves OpenShift's kinds and has no object of either.
+const NO_OBJECT: &str = "this cluster has neither infrastructures.config.openshift.io cluster nor clusteroperators.config.openshift.io \
+                         cloud-controller-manager (OpenShift), nor a CloudControllerManager: waiting for one of them";
+
+impl Observer {
+    /// Asks for the one document by which OpenShift is known.
+    fn ask_for_cluster_type(&mut self) {
+        let is_asked_for = |document: &&Document| INFRASTRUCTURE == Id::Document(document.kind.plural);
+        self.want_documents(DOCUMENTS.iter().filter(is_asked_for).collect());
+    }
+
+    /// The document by which OpenShift is known.
+    pub(in crate::controllers) fn infrastructure(&self) -> Option<&Value> {
+        self.watches.seen(&INFRASTRUCTURE)?.objects().next()
+    }
+
+    /// Notes that the process is told that this is no OpenShift, whatever it serves.
+    pub(in crate::controllers) fn is_told_kubernetes(&mut self) {
+        self.is_told = true;
+        self.watch_ccms();
+    }
+
+    /// What is waited for while the kind of the cluster is not known.
+    pub(in crate::controllers) fn waits_for_cluster_type(&self) -> Vec<String> {
+        if let Some(why) = self.why_undecided() {
+            return vec![why.to_owned()];
+        }
+        self.watches.pending(|id| *id == INFRASTRUCTURE || *id == Id::Ccms)
+    }
+
+    /// Why the kind of the cluster does not become known, although everything has been answered.
+    fn why_undecided(&self) -> Option<&'static str> {
+        let is_defined = !self.is_unserved(&Id::Ccms);
+        if self.is_told {
+            return (!is_defined).then_some(NO_DEFINITION);
+        }
+        if self.is_unserved(&INFRASTRUCTURE) {
+            return (!is_defined).then_some(NEITHER);
+        }
+        let is_absent = self.watches.seen(&INFRASTRUCTURE).is_some_and(Seen::is_synced);
+        (is_absent && self.is_answered(&Id::Ccms) && !self.exists(&Id::Ccms)).then_some(NO_OBJECT)
+    }
+
+    fn is_unserved(&self, id: &Id) -> bool {
+        self.watches.seen(id).and_then(Seen::problem).is_some_and(|problem| problem.is_unserved)
+    }
+
+    fn is_answered(&self, id: &Id) -> bool {
+        self.watches.seen(id).is_some_and(|seen| seen.is_synced() || seen.problem().is_some())
+    }
+
+    /// Whether a watch has seen that there is an object.
+    fn exists(&self, id: &Id) -> bool {
+        self.watches.seen(id).is_some_and(|seen| seen.is_synced() && seen.objects().next().is_some())
+    }
+
+    /// The kind of the cluster; once it is known it stays. An Infrastructure that cannot be read for long is reported as on
+    /// OpenShift, in case this is one.
+    pub(in crate::controllers) fn cluster_type(&mut self) -> ClusterType {
+        if matches!(self.cluster_type, ClusterType::OpenShift | ClusterType::Kubernetes) {
+            return self.cluster_type;
+        }
+        let is_synced = self.watches.seen(&INFRASTRUCTURE).is_some_and(Seen::is_synced);
+        if is_synced {
+            self.watch_status();
+        }
+        let is_absent = is_synced && self.is_answered(&Id::Status);
+        let problem = self.watches.seen(&INFRASTRUCTURE).and_then(Seen::problem);
+        if self.exists(&INFRASTRUCTURE) || self.exists(&Id::Status) {
+            self.watches.keep(|id| *id != Id::Ccms);
+            self.cluster_type = ClusterType::OpenShift;
+        } else if self.is_told || is_absent || self.is_unserved(&INFRASTRUCTURE) {
+            self.watch_for_ccms();
+        } else if problem.is_some_and(|problem| problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now()) {
+            self.watch_status();
+            return ClusterType::OpenShift;
+        }
+        self.cluster_type
+    }
+
+    /// Watches our objects in a location.
+    pub(in crate::controllers) fn watch_location(&mut self, location: &Location) {
+        let label = format!("{PART_OF_LABEL}={}", self.set_id);
+        self.watches.start(Id::Ours(location.clone()), || Target {
+            namespace: location.namespace.clone(),
+            ..all(location.kind, &label)
+        });
+    }
+
+    pub(in crate::controllers) fn watch_status(&mut self) {
+        self.watches.start(Id::Status, || one(&status::write::KIND, "", status::write::NAME));
+    }
+
+    /// Watches the nodes.
+    pub(in crate::controllers) fn watch_nodes(&mut self) {
+        self.watches.start(Id::Nodes, || all(&NODE, ""));
+    }
+
+    /// Watches what cloud-controller-managers say of nodes.
+    pub(in crate::controllers) fn watch_deletions(&mut self) {
+        self.watches.start(Id::Deletions, || Target {
+            kind: &EVENT,
+            namespace: "default".to_owned(),
+            // Of the two Events of each try the one that names the user.
+            selector: Selector::Fields(
+                "involvedObject.kind=Node,reason=DeletingNodeFailed,source=cloud-node-lifecycle-controller",
+            ),
+            heard: Heard::default(),
+        });
+    }
+
+    /// The nodes, as far as they have been seen.
+    pub(in crate::controllers) fn nodes(&self) -> impl Iterator<Item = Node> {
+        let seen = self.watches.seen(&Id::Nodes).into_iter().flat_map(Seen::objects);
+        seen.filter_map(keep::kept_node)
+    }
+
+    /// The deletions of nodes that cloud-controller-managers were refused; nothing before these have been seen, and while they
+    /// have not been for long.
+    pub(in crate::controllers) fn refusals(&self) -> Option<Vec<NodeEvent>> {
+        let events = self.watches.seen(&Id::Deletions).filter(|seen| seen.is_synced())?;
+        if self.refusals_problem().is_some() {
+            return None;
+        }
+        // Of others nothing is kept.
+        let events = events.objects().filter_map(|kept| NodeEvent::deserialize(kept).ok());
+        Some(events.filter(|event| !event.uid.is_empty()).collect())
+    }
+
+    /// Why these have not been seen for long, if so.
+    pub(in crate::controllers) fn refusals_problem(&self) -> Option<String> {
+        self.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| *id == Id::Deletions)
+    }
+
+    fn watch_ccms(&mut self) {
+        self.watches.start(Id::Ccms, || all(&CLOUD_CONTROLLER_MANAGER, ""));
+    }
+
+    fn watch_for_ccms(&mut self) {
+        // Where OpenShift's kinds are served, their objects may follow.
+        let may_be_openshift = !self.is_told && !self.is_unserved(&INFRASTRUCTURE);
+        if !self.is_told {
+            self.watches.keep(|id| *id != Id::Status || may_be_openshift);
+            self.ask_for_cluster_type();
+            self.watch_ccms();
+        }
+        let is_synced = self.watches.seen(&Id::Ccms).is_some_and(Seen::is_synced);
+        if is_synced && (!may_be_openshift || self.exists(&Id::Ccms)) {
+            self.want_documents(Vec::new());
+            self.watches.keep(|id| *id != Id::Status);
+            self.cluster_type = ClusterType::Kubernetes;
+        } else if let Some(why) = self.why_undecided()
+            && std::mem::replace(&mut self.cluster_type, ClusterType::Neither) != ClusterType::Neither
+        {
+            warn!("{why}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The knowledge about a cloud-controller-manager while its nodes are diagnosed.
+
+use std::collections::BTreeSet;
+
+use super::found;
+use crate::nodes::{
+    cause,
+    diagnosis::{Finding, Observation},
+    evidence::{Ccm, Evidence, Lease, Pod},
+    identity::CcmIdentity,
+    log::{Attempt, Log},
+    node::Node,
+    observed::holds,
+    reason::Reason,
+};
+
+/// How far the clocks of two machines may differ, in seconds.
+pub(super) const SKEW: i64 = 30;
+
+/// A cloud-controller-manager and what was found of it.
+pub(super) struct DiagnosedCcm<'a> {
+    pub(super) ccm: &'a Ccm,
+    /// What to call it.
+    pub(super) name: String,
+    pub(super) log: Log,
+    /// Whether it initializes nodes, by itself or by its node manager.
+    pub(super) initializes: bool,
+    /// What keeps it from initializing any node.
+    pub(super) findings: Vec<Finding>,
+    /// What was looked at for that.
+    pub(super) observations: Vec<Observation>,
+    /// Whether it finds none of its nodes.
+    pub(super) is_wrong_scope: bool,
+    /// Whether nodes of it have a zone.
+    pub(super) has_zone: bool,
+    /// The regions of the nodes that it has initialized.
+    pub(super) regions: BTreeSet<String>,
+}
+
+impl<'a> DiagnosedCcm<'a> {
+    /// Where it was looked for.
+    pub(super) fn identity(&self) -> &'a CcmIdentity {
+        &self.ccm.identity
+    }
+
+    pub(super) fn find(&mut self, reason: Reason, evidence: &str, cause: String) {
+        if !self.findings.iter().any(|known| known.reason == reason) {
+            self.findings.push(found(reason, evidence, cause));
+        }
+    }
+
+    pub(super) fn observe(&mut self, what: String, showed: impl Into<String>) {
+        self.observations.push(Observation { what, showed: showed.into(), was_seen: true });
+    }
+
+    /// Its lease.
+    pub(super) fn lease<'b>(&self, evidence: &'b Evidence) -> Option<&'b Lease> {
+        evidence.leases.iter().flatten().find(|lease| lease.is_of(self.identity()))
+    }
+
+    /// Whether a pod holds its lease, and renews it.
+    pub(super) fn is_held_by(&self, evidence: &Evidence, pod: &Pod) -> bool {
+        self.lease(evidence).is_some_and(|lease| is_held(lease, evidence) && holds(lease, pod))
+    }
+
+    /// Compares its nodes: a cloud that knows none of them is the wrong one.
+    pub(super) fn compare(&mut self, nodes: &[&Node]) {
+        let (waiting, done): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| node.is_uninitialized());
+        let done: Vec<&Node> = done.into_iter().filter(|node| !node.provider_id.is_empty()).collect();
+        self.has_zone = done.iter().any(|node| !node.zone.is_empty());
+        self.regions = done.iter().map(|node| node.region.clone()).filter(|region| !region.is_empty()).collect();
+        let ends: Vec<&Attempt> = waiting.iter().filter_map(|node| self.log.attempts.get(&node.name)).collect();
+        let is_missing = |end: &&Attempt| matches!(end, Attempt::Failed(error) if matches!(cause::of_attempt(error), Reason::InstanceNotFound | Reason::WrongScope));
+        let all = done.is_empty() && ends.len() > 1 && ends.iter().all(is_missing);
+        self.is_wrong_scope = all || self.other_region().is_some();
+        let what = format!("all nodes of {} or some", self.name);
+        self.observe(what, format!("{} of {} wait", waiting.len(), nodes.len()));
+    }
+
+    /// The region of its configuration and those of its nodes, if they differ.
+    pub(super) fn other_region(&self) -> Option<(String, String)> {
+        let own = self.identity().region.as_ref()?;
+        let differs = !self.regions.is_empty() && !self.regions.contains(own);
+        differs.then(|| (own.clone(), self.regions.iter().cloned().collect::<Vec<_>>().join(", ")))
+    }
+}
+
+/// Whether somebody holds it, as far as clocks tell.
+pub(super) fn is_held(lease: &Lease, evidence: &Evidence) -> bool {
+    lease.is_held(evidence.now, SKEW)
+}

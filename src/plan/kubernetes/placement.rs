@@ -1,0 +1,89 @@
+//! The placement and the number of the pods of a `CloudControllerManager` (pure).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::pod_mut;
+use crate::{
+    api::placement::{TaintEffect, Toleration, TolerationOperator},
+    facts::ccm::Ccm,
+    object::{self, Object},
+    plan::Error,
+    provider::kubernetes::{CONTROL_PLANE_LABEL, Image},
+};
+
+/// The architectures of nodes that Kubernetes is built for and clouds offer.
+const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+
+/// The replicas of a Deployment: as asked for, or else two where there are two nodes for them.
+pub(super) fn replicas(ccm: &Ccm) -> u8 {
+    ccm.spec.placement.replicas.unwrap_or(if ccm.cluster.control_plane_nodes == 1 { 1 } else { 2 })
+}
+
+/// Sets where the pods run.
+pub(super) fn place<'a>(object: &mut Object, ccm: &Ccm, images: impl Iterator<Item = &'a Image>) -> Result<(), Error> {
+    if object.kind().kind == "Deployment" {
+        let shape = Error::Shape { object: object.key().to_string(), field: "spec" };
+        *object::place(object.value_mut(), &["spec", "replicas"]).ok_or(shape)? = replicas(ccm).into();
+    }
+    let Some(pod) = pod_mut(object) else { return Ok(()) };
+    let placement = &ccm.spec.placement;
+    if ccm.cluster.control_plane_nodes == 0
+        && let Some(Value::Object(affinity)) = pod.get_mut("affinity")
+    {
+        let requires_control_plane =
+            affinity.get("nodeAffinity").is_some_and(|node| node.to_string().contains(CONTROL_PLANE_LABEL));
+        if requires_control_plane {
+            affinity.remove("nodeAffinity");
+        }
+        if affinity.is_empty() {
+            pod.remove("affinity");
+        }
+    }
+    let tolerations = placement.tolerations.iter().map(toleration);
+    if let Some(list) = pod.get_mut("tolerations").and_then(Value::as_array_mut) {
+        list.extend(tolerations);
+    }
+    let mut selector = placement.node_selector.clone();
+    if let Some(only) = only_architecture(images) {
+        selector.entry("kubernetes.io/arch".to_owned()).or_insert(only);
+    }
+    if !selector.is_empty() {
+        pod.insert("nodeSelector".into(), json!(selector));
+    }
+    Ok(())
+}
+
+/// The only architecture that all images are built for: on nodes of another one the pods would not start.
+fn only_architecture<'a>(images: impl Iterator<Item = &'a Image>) -> Option<String> {
+    let mut common: BTreeSet<&str> = ARCHITECTURES.into_iter().collect();
+    for image in images {
+        common.retain(|one| image.architectures.iter().any(|built| built == one));
+    }
+    let mut common = common.into_iter();
+    common.next().filter(|_| common.next().is_none()).map(str::to_owned)
+}
+
+fn toleration(given: &Toleration) -> Value {
+    let operator = match given.operator {
+        TolerationOperator::Exists => "Exists",
+        TolerationOperator::Equal => "Equal",
+    };
+    let mut toleration = json!({ "operator": operator });
+    if !given.key.is_empty() {
+        toleration["key"] = given.key.as_str().into();
+    }
+    if !given.value.is_empty() {
+        toleration["value"] = given.value.as_str().into();
+    }
+    if let Some(effect) = given.effect {
+        let effect = match effect {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        };
+        toleration["effect"] = effect.into();
+    }
+    toleration
+}

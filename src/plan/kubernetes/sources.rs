@@ -1,0 +1,227 @@
+//! The ConfigMaps and Secrets that a `CloudControllerManager` names: the keys that they need, and their problems
+//! (pure).
+//!
+//! Of their data only a digest, the names of the keys, and the findings of the configuration's checker are kept.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    api::spec::KeyReference,
+    facts::ccm::Ccm,
+    object::reference::{self, Reference, SECRET},
+    provider::kubernetes::{ConfigFile, Descriptor},
+    text::located,
+};
+
+/// What the pods read an object for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The cloud's configuration.
+    CloudConfig,
+    /// The credentials for the cloud.
+    Credentials,
+    /// Trusted certificates.
+    TrustBundle,
+}
+
+impl Use {
+    /// The field that names the object.
+    fn field(self) -> &'static str {
+        match self {
+            Self::CloudConfig => "spec.cloudConfig",
+            Self::Credentials => "spec.credentials.secretRef",
+            Self::TrustBundle => "spec.trustBundle.configMapRef",
+        }
+    }
+}
+
+/// An object that a `CloudControllerManager` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// What it is read for.
+    pub usage: Use,
+    /// The object.
+    pub reference: Reference,
+    /// The keys that it must have. `*` stands for any text.
+    keys: Vec<String>,
+    /// The checker of the value of its only key.
+    file: Option<ConfigFile>,
+}
+
+/// The checkers of an object's values, by key. Several providers may read the same one.
+pub type Checks = BTreeMap<String, Vec<ConfigFile>>;
+
+/// The objects that a `CloudControllerManager` names and its provider reads.
+pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
+    let spec = &ccm.spec;
+    let secret = |name: &str| Reference { kind: &SECRET, namespace: spec.namespace.clone(), name: name.to_owned() };
+    let config_map = |name: &str| Reference::config_map(&spec.namespace, name);
+    let config = descriptor.cloud_config.as_ref().zip(spec.cloud_config.as_ref()).and_then(|(file, config)| {
+        let (reference, key) = match (&config.config_map_ref, &config.secret_ref) {
+            (Some(KeyReference { name, key }), _) => (config_map(name), key),
+            (None, Some(KeyReference { name, key })) => (secret(name), key),
+            (None, None) => return None,
+        };
+        let (keys, file) = (vec![key.clone()], Some(file.clone()));
+        Some(Named { usage: Use::CloudConfig, reference, keys, file })
+    });
+    let credentials = descriptor.credentials.as_ref().zip(spec.credentials.as_ref()).map(|(needed, given)| Named {
+        usage: Use::Credentials,
+        reference: secret(&given.secret_ref.name),
+        keys: needed.keys.clone(),
+        file: None,
+    });
+    let bundle = spec.trust_bundle.as_ref().map(|bundle| Named {
+        usage: Use::TrustBundle,
+        reference: config_map(&bundle.config_map_ref.name),
+        keys: vec![bundle.config_map_ref.key.clone()],
+        file: None,
+    });
+    [config, credentials, bundle].into_iter().flatten().collect()
+}
+
+/// The checkers for each of these objects.
+pub fn checks<'a>(named: impl Iterator<Item = &'a Named>) -> BTreeMap<Reference, Checks> {
+    let mut checks: BTreeMap<Reference, Checks> = BTreeMap::new();
+    for one in named {
+        let of_object = checks.entry(one.reference.clone()).or_default();
+        if let (Some(key), Some(file)) = (one.keys.first(), &one.file) {
+            let files = of_object.entry(key.clone()).or_default();
+            if !files.contains(file) {
+                files.push(file.clone());
+            }
+        }
+    }
+    checks
+}
+
+/// What is kept of an object.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The digest of its data.
+    pub digest: String,
+    keys: BTreeMap<String, Content>,
+}
+
+/// What is known of a value.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+enum Content {
+    /// It is empty.
+    Empty,
+    /// It is not empty; with what each checker says, by the name of the file that it is for.
+    Given(BTreeMap<String, Checked>),
+}
+
+/// What a checker says, for people.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+enum Checked {
+    /// This of it will be ignored.
+    Accepted(Vec<String>),
+    /// It is refused for this reason.
+    Refused(String),
+}
+
+impl Source {
+    /// Of a live ConfigMap or Secret, with its metadata.
+    pub fn of(object: &Value, reference: &Reference, checks: &Checks) -> Self {
+        let content = |key: &str, value: &str| {
+            let decoded;
+            let text = if reference.kind == &SECRET {
+                decoded = String::from_utf8_lossy(&STANDARD.decode(value).unwrap_or_default()).into_owned();
+                &decoded
+            } else {
+                value
+            };
+            if text.trim().is_empty() {
+                return Content::Empty;
+            }
+            let located = |problem: crate::text::Problem| {
+                located(format_args!("key {key} of {reference}"), problem.place, &problem.message)
+            };
+            let checked = |file: &ConfigFile| match file.check(text) {
+                Ok(warnings) => Checked::Accepted(warnings.into_iter().map(located).collect()),
+                Err(problem) => Checked::Refused(located(problem)),
+            };
+            let files = checks.get(key).into_iter().flatten();
+            Content::Given(files.map(|file| (file.file.clone(), checked(file))).collect())
+        };
+        let data = object["data"].as_object().into_iter().flatten();
+        let keys = data.map(|(key, value)| (key.clone(), content(key, value.as_str().unwrap_or_default())));
+        Self { digest: reference::live_digest(reference.kind, object), keys: keys.collect() }
+    }
+
+    /// The keys that fit a pattern, with their contents.
+    fn like<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = (&'a String, &'a Content)> {
+        let fits = move |key: &str| match pattern.split_once('*') {
+            Some((start, end)) => key.len() > start.len() + end.len() && key.starts_with(start) && key.ends_with(end),
+            None => key == pattern,
+        };
+        self.keys.iter().filter(move |(key, _)| fits(key))
+    }
+}
+
+/// What is seen of an object that is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It does not exist.
+    Absent,
+    /// It cannot be read, for this reason.
+    Unreadable(String),
+    /// It exists.
+    Present(Source),
+}
+
+/// What is wrong with an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputProblem {
+    /// One word for programs.
+    pub reason: &'static str,
+    /// For people: what, where, and what to do.
+    pub message: String,
+}
+
+/// What is wrong with an object that is named; else what of it will be ignored.
+pub fn check(named: &Named, found: &Found) -> Result<Vec<String>, InputProblem> {
+    let Named { usage, reference, keys, .. } = named;
+    let field = usage.field();
+    let refuse = |reason, message| Err(InputProblem { reason, message });
+    let source = match found {
+        Found::Present(source) => source,
+        Found::Absent => {
+            return refuse("NotFound", format!("{field}: {reference} does not exist: create it"));
+        }
+        Found::Unreadable(why) => {
+            let message = format!("{field}: {reference} cannot be read: {why}");
+            return refuse("NotReadable", message);
+        }
+    };
+    let mut ignored = Vec::new();
+    for key in keys {
+        let mut contents = source.like(key).peekable();
+        if contents.peek().is_none() {
+            let there: Vec<_> = source.keys.keys().map(String::as_str).collect();
+            let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+            return refuse("KeyNotFound", format!("{field}: {reference} has no key {key}; it has {there}"));
+        }
+        for (key, content) in contents {
+            match content {
+                Content::Empty => {
+                    return refuse("KeyEmpty", format!("{field}: the key {key} of {reference} is empty"));
+                }
+                Content::Given(checked) => match named.file.as_ref().and_then(|file| checked.get(&file.file)) {
+                    Some(Checked::Refused(problem)) => return refuse("Invalid", format!("{field}: {problem}")),
+                    Some(Checked::Accepted(warnings)) => ignored.extend(warnings.iter().cloned()),
+                    None => {}
+                },
+            }
+        }
+    }
+    Ok(ignored)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    facts::{cluster::Cluster, version::Minor},
+    object::Object,
+    plan::kubernetes::validation::{Validation, needs, validate},
+    provider::embedded,
+};
+
+fn ccm(spec: Value) -> Ccm {
+    let found =
+        Cluster { minor: Minor(35), distribution: crate::api::placement::Distribution::Other, control_plane_nodes: 3 };
+    Ccm::new("cluster".into(), serde_json::from_value(spec).unwrap(), found)
+}
+
+fn vsphere() -> Ccm {
+    ccm(json!({
+        "provider": "vsphere",
+        "cloudConfig": {"secretRef": {"name": "config", "key": "vsphere.conf"}},
+        "credentials": {"secretRef": {"name": "creds"}},
+        "trustBundle": {"configMapRef": {"name": "trust", "key": "ca.crt"}},
+    }))
+}
+
+const CONFIG: &str = "global:\n  secretName: creds\n  secretNamespace: kube-system\nvcenter:\n  a:\n    server: a.example\n    datacenters: [dc]\n";
+
+fn secret(data: &[(&str, &str)]) -> Value {
+    json!({"data": data.iter().map(|(key, value)| ((*key).to_owned(), STANDARD.encode(value))).collect::<BTreeMap<_, _>>()})
+}
+
+/// Validates vSphere with these objects; one without a value does not exist.
+fn validated(config: &Value, creds: &Value, trust: &Value) -> Validation {
+    let ccm = vsphere();
+    let catalog = embedded::catalog().unwrap();
+    let checks = checks(needs(&catalog, &ccm).iter());
+    validate(&catalog, &ccm, |reference| {
+        let object = match reference.name.as_str() {
+            "config" => config,
+            "creds" => creds,
+            _ => trust,
+        };
+        match object {
+            Value::Null => Found::Absent,
+            Value::String(why) => Found::Unreadable(why.clone()),
+            object => Found::Present(Source::of(object, reference, &checks[reference])),
+        }
+    })
+}
+
+fn good() -> (Value, Value, Value) {
+    (
+        secret(&[("vsphere.conf", CONFIG)]),
+        secret(&[("a.example.username", "me"), ("a.example.password", "s3cret")]),
+        json!({"data": {"ca.crt": "-----BEGIN CERTIFICATE-----"}}),
+    )
+}
+
+#[test]
+fn objects_are_planned_once_all_inputs_are_good() {
+    let (config, creds, trust) = good();
+    let validated = validated(&config, &creds, &trust);
+    assert_eq!(validated.problem(), None);
+    assert_eq!(validated.credentials, Some(Ok(true)));
+    let objects = validated.objects.unwrap();
+    let pod = objects.iter().find_map(Object::pod_spec).unwrap().to_string();
+    assert!(pod.contains("creds") && pod.contains("trust"), "{pod}");
+    assert!(!validated.version.unwrap().0.tag.is_empty());
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_field() {
+    let problem = |config: &Value, creds: &Value, trust: &Value| {
+        let validated = validated(config, creds, trust);
+        assert_eq!(validated.objects, None, "nothing is planned");
+        let problem = validated.problem().unwrap().clone();
+        format!("{}: {}", problem.reason, problem.message)
+    };
+    let (config, creds, trust) = good();
+    let none = Value::Null;
+    assert_eq!(
+        problem(&none, &creds, &trust),
+        "NotFound: spec.cloudConfig: Secret kube-system/config does not exist: create it"
+    );
+    assert_eq!(
+        problem(&config, &secret(&[("a.example.username", "me")]), &trust),
+        "KeyNotFound: spec.credentials.secretRef: Secret kube-system/creds has no key *.password; it has a.example.username"
+    );
+    let empty = secret(&[("a.example.username", "me"), ("a.example.password", "\n")]);
+    assert_eq!(
+        problem(&config, &empty, &trust),
+        "KeyEmpty: spec.credentials.secretRef: the key a.example.password of Secret kube-system/creds is empty"
+    );
+    assert_eq!(
+        problem(&config, &creds, &json!({"data": {}})),
+        "KeyNotFound: spec.trustBundle.configMapRef: ConfigMap kube-system/trust has no key ca.crt; it has none"
+    );
+    let denied = problem(&config, &"secrets \"creds\" is forbidden".into(), &trust);
+    assert!(
+        denied.starts_with("NotReadable: spec.credentials.secretRef: Secret kube-system/creds cannot be read: "),
+        "{denied}"
+    );
+}
+
+#[test]
+fn a_configuration_is_checked_wherever_it_stands() {
+    let (_, creds, trust) = good();
+    let broken = secret(&[("vsphere.conf", "global:\n  port: [443\n  password: s3cret\n")]);
+    let validated = validated(&broken, &creds, &trust);
+    let problem = validated.problem().unwrap();
+    assert_eq!(problem.reason, "Invalid");
+    assert!(
+        problem.message.starts_with("spec.cloudConfig: key vsphere.conf of Secret kube-system/config:"),
+        "{problem:?}"
+    );
+    assert!(!problem.message.contains("s3cret"), "{problem:?}");
+}
+
+#[test]
+fn no_data_is_kept() {
+    let (config, creds, _) = good();
+    let reference = Reference { kind: &SECRET, namespace: "n".into(), name: "x".into() };
+    let kept = |object: &Value| {
+        let file =
+            ConfigFile { required: true, holds_credentials: false, file: "f".into(), format: None, needs: vec![] };
+        let checks = Checks::from([("vsphere.conf".to_owned(), vec![file])]);
+        serde_json::to_string(&Source::of(object, &reference, &checks)).unwrap()
+    };
+    assert!(!kept(&creds).contains("s3cret") && !kept(&creds).contains(&STANDARD.encode("s3cret")));
+    assert!(!kept(&config).contains("a.example"), "{}", kept(&config));
+    let before = Source::of(&creds, &reference, &Checks::new());
+    let changed = secret(&[("a.example.username", "me"), ("a.example.password", "other")]);
+    assert_ne!(Source::of(&changed, &reference, &Checks::new()).digest, before.digest);
+}
+
+#[test]
+fn what_is_to_go_needs_no_inputs() {
+    let mut ccm = vsphere();
+    ccm.spec.management = crate::api::spec::Management::Removed;
+    let validated = validate(&embedded::catalog().unwrap(), &ccm, |_| Found::Absent);
+    assert_eq!(validated.objects, Some(Vec::new()));
+}

@@ -1,0 +1,121 @@
+//! Decides whether the operator can act on a `CloudControllerManager`, and plans its objects (pure).
+
+use super::{
+    choose, guard, ignored, names, reference,
+    sources::{self, Found, InputProblem, Named, Use, named},
+};
+use crate::{
+    api::spec::Management,
+    error::chain,
+    facts::{Facts, ccm::Ccm},
+    object::{
+        Object,
+        reference::{Digests, Reference},
+    },
+    plan::{Error, Plan},
+    provider::{CCM, Origin, Phase, catalog::Catalog, kubernetes::Kubernetes, versions::Choice},
+};
+
+/// What is known about a `CloudControllerManager` before anything is applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Validation {
+    /// What is wrong with the configuration, the specification included; else what of it will be ignored, for people.
+    pub configuration: Option<Result<Vec<String>, InputProblem>>,
+    /// What is wrong with the credentials; else whether a Secret is needed.
+    pub credentials: Option<Result<bool, InputProblem>>,
+    /// Where the provider comes from, if it is external.
+    pub origin: Option<Origin>,
+    /// The version that was chosen, and the image.
+    pub version: Option<(Choice, String)>,
+    /// The objects that should exist; `None` if an input is bad.
+    pub objects: Option<Vec<Object>>,
+    /// The objects that are to go, where nothing should exist.
+    pub removed: Vec<Object>,
+}
+
+impl Validation {
+    /// Of a specification that cannot be read, or that another object or the installation excludes.
+    pub fn refused(reason: &'static str, message: String) -> Self {
+        Self { configuration: Some(Err(InputProblem { reason, message })), ..Self::default() }
+    }
+
+    /// What is wrong, if something is.
+    pub fn problem(&self) -> Option<&InputProblem> {
+        let configuration = self.configuration.as_ref().and_then(|result| result.as_ref().err());
+        configuration.or_else(|| self.credentials.as_ref().and_then(|result| result.as_ref().err()))
+    }
+}
+
+/// The objects that a `CloudControllerManager` names; none for an unknown provider.
+pub fn needs(catalog: &Catalog, ccm: &Ccm) -> Vec<Named> {
+    catalog.kubernetes_of(&ccm.spec.provider).map(|provider| named(&provider.descriptor, ccm)).unwrap_or_default()
+}
+
+/// Validates a `CloudControllerManager` by its specification and by what it names.
+pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Found) -> Validation {
+    let provider = match catalog.kubernetes_of(&ccm.spec.provider) {
+        Ok(provider) => provider,
+        // What is applied has the label with its name: that is enough to find it.
+        Err(_) if ccm.spec.management == Management::Removed => {
+            return Validation { objects: Some(Vec::new()), ..Validation::default() };
+        }
+        Err(problem) => return Validation::refused("Invalid", format!("spec.provider: {problem}")),
+    };
+    let (mut configuration, mut credentials) = (Ok(ignored(&provider.descriptor, ccm)), Ok(false));
+    let mut digests = Digests::new();
+    for one in named(&provider.descriptor, ccm) {
+        let seen = found(&one.reference);
+        if let Found::Present(source) = &seen {
+            digests.insert(one.reference.clone(), source.digest.clone());
+        }
+        let checked = sources::check(&one, &seen);
+        if one.usage == Use::Credentials {
+            credentials = checked.map(|_| true);
+        } else {
+            configuration = configuration.and_then(|before| checked.map(|more| [before, more].concat()));
+        }
+    }
+    let facts = Facts { digests: Some(digests), ..ccm.clone().facts() };
+    let planned = Plan::new(catalog, &facts, Phase::Cluster);
+    if let Err(error) = &planned {
+        let message = match error {
+            // The object is known to who reads its status.
+            Error::Asked { field, problem, .. } => {
+                if field == "credentials" {
+                    credentials = Err(InputProblem { reason: "NotGiven", message: format!("spec.{field}: {problem}") });
+                }
+                format!("spec.{field}: {problem}")
+            }
+            other => chain(other),
+        };
+        configuration = Err(InputProblem { reason: "Invalid", message });
+    }
+    let image = provider.descriptor.images.get(CCM);
+    let version = image.and_then(|image| Some((choose(CCM, image, ccm).ok()?, reference(CCM, image, ccm).ok()?)));
+    // Nothing that is missing keeps it from going.
+    let is_removed = ccm.spec.management == Management::Removed;
+    let is_good = (configuration.is_ok() && credentials.is_ok()) || is_removed;
+    let objects = planned.ok().filter(|_| is_good).map(|plan| plan.objects().to_vec());
+    let removed = if is_removed { objects_if_managed(catalog, provider, ccm) } else { Vec::new() };
+    let origin = provider.origin.clone();
+    let (configuration, credentials) = (Some(configuration), Some(credentials));
+    Validation { configuration, credentials, origin, version, objects, removed }
+}
+
+/// The objects that a `CloudControllerManager` would have if it was managed.
+fn objects_if_managed(catalog: &Catalog, provider: &Kubernetes, ccm: &Ccm) -> Vec<Object> {
+    let mut wanted = ccm.clone();
+    wanted.spec.management = Management::Managed;
+    let plan = Plan::new(catalog, &wanted.facts(), Phase::Cluster);
+    plan.map_or_else(|_| objects_of_any_input(provider, ccm), |plan| plan.objects().to_vec())
+}
+
+/// The same where that cannot be planned any more: what is wrong with its inputs now does not change where they are.
+fn objects_of_any_input(provider: &Kubernetes, ccm: &Ccm) -> Vec<Object> {
+    let own: Vec<_> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
+    let moved = provider.manifests.iter().cloned().map(|mut object| {
+        names(&mut object, &own, ccm);
+        object
+    });
+    moved.chain(guard::objects(provider, ccm).unwrap_or_default()).collect()
+}

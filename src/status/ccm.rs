@@ -1,0 +1,388 @@
+//! The status of a `CloudControllerManager` (pure).
+//!
+//! The same state always gives the same text, and the time of a transition changes only with its status: a write never
+//! causes another write. `Ready`, `Reconciling` and `Stalled` have the meaning of kstatus.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    api::status::{Cluster, Condition, Deletion, Nodes, Provider, Status, WaitingNode, Workload},
+    error,
+    facts::cluster,
+    nodes::waiting::{Waiting, by_reason},
+    plan::kubernetes::validation::Validation,
+    preflight::{
+        check::{self, Check, Outcome as Checked, Row},
+        evidence::Reader,
+        inputs,
+    },
+    provider::Origin,
+    status::outcome::{Acted, names},
+};
+
+/// The condition of one that does what it is to do.
+pub const READY: &str = "Ready";
+const RECONCILING: &str = "Reconciling";
+/// The condition of an object that waits for its administrator.
+pub(crate) const STALLED: &str = "Stalled";
+const CONFIGURATION_VALID: &str = "ConfigurationValid";
+const CREDENTIALS_FOUND: &str = "CredentialsFound";
+const VERSION_SUPPORTED: &str = "VersionSupported";
+const PREFLIGHT_PASSED: &str = "PreflightPassed";
+/// The condition about the nodes that wait.
+pub const NODES_INITIALIZED: &str = "NodesInitialized";
+/// The condition about the nodes that may be deleted.
+pub const NODE_DELETION_SAFE: &str = "NodeDeletionSafe";
+
+/// Every condition, in the order in which they are written.
+pub const CONDITIONS: [&str; 9] = [
+    READY,
+    RECONCILING,
+    STALLED,
+    CONFIGURATION_VALID,
+    CREDENTIALS_FOUND,
+    VERSION_SUPPORTED,
+    PREFLIGHT_PASSED,
+    NODES_INITIALIZED,
+    NODE_DELETION_SAFE,
+];
+
+/// Every status of a condition.
+pub const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
+
+/// Whether a live object has a condition in this status.
+pub fn has(live: &Value, condition: &str, status: &str) -> bool {
+    let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|one| one["type"] == condition && one["status"] == status)
+}
+
+/// The reason of `NodeDeletionSafe` if the guard is not in force.
+pub const GUARD_NOT_IN_FORCE: &str = "GuardNotInForce";
+
+/// Whether a status says that nodes are safe from being deleted, or why not, and need not be asked for again at a start.
+pub fn knows_guard(status: &Status) -> bool {
+    let known = status.conditions.iter().find(|one| one.type_ == NODE_DELETION_SAFE);
+    known.is_some_and(|one| one.status != "Unknown" && one.reason != GUARD_NOT_IN_FORCE)
+}
+
+/// Whether a live object says that its cloud-controller-manager was installed, and not removed since.
+pub fn was_installed(live: &Value) -> bool {
+    let version = live["status"]["provider"]["version"].as_str().unwrap_or_default();
+    !version.is_empty() && has(live, PREFLIGHT_PASSED, "True")
+}
+
+/// The most nodes that are named.
+const MOST_NODES: usize = 100;
+
+/// The most nodes that are named with a reason.
+const MOST_WAITING: usize = 32;
+
+/// The nodes, as one `CloudControllerManager` sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Initialization {
+    /// How many nodes there are.
+    pub total: usize,
+    /// How many of them have the taint of uninitialized nodes.
+    pub uninitialized: usize,
+    /// Whether it is known which of them wait for long.
+    pub is_diagnosed: bool,
+    /// Those, the ones that wait longest first; an error if it is not known to initialize nodes.
+    pub waiting: Result<Vec<Waiting>, NotInitializing>,
+}
+
+/// Why a `CloudControllerManager` is not known to initialize nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotInitializing {
+    /// The controller that does is off.
+    ControllerOff,
+    /// It is removed, or is being removed.
+    Removed,
+    /// What it asks for cannot be read, or its provider is not known.
+    BadInput,
+}
+
+/// The guard of nodes, of one `CloudControllerManager`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    /// Which nodes may be deleted, and which not.
+    pub deletion: Deletion,
+    /// Status, reason and message of `NodeDeletionSafe`; `None`: as before.
+    pub is_safe: Option<(&'static str, &'static str, String)>,
+}
+
+/// What a pass has come to for one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// An input is bad: nothing is changed until it is another one.
+    BadInput,
+    /// A check before the first installation refuses it: which one, and what to do. Nothing is created.
+    Refused(String),
+    /// The administrator wants nothing changed.
+    Paused,
+    /// It is being removed; what is left.
+    Removing(Vec<String>),
+    /// Nothing of it is left.
+    Removed,
+    /// A plan was acted on, or could not be.
+    Acted(Acted),
+}
+
+impl Outcome {
+    /// Whether nothing more is to be done, and nothing is wrong.
+    pub fn is_well(&self) -> bool {
+        matches!(self, Self::Paused | Self::Removed | Self::Acted(Acted::Applied(_)))
+    }
+}
+
+/// What the status is computed from.
+#[derive(Clone, Debug)]
+pub struct Input<'a> {
+    /// The generation of the object.
+    pub generation: i64,
+    /// What was found about its inputs; `None` while these have not been read.
+    pub validation: Option<&'a Validation>,
+    /// What was found about the cluster; `None` while that is not known.
+    pub cluster: Option<&'a cluster::Cluster>,
+    /// What the pass has come to.
+    pub outcome: &'a Outcome,
+    /// The checks before its first installation; `None` if this process has not made them.
+    pub preflight: Option<&'a [Row]>,
+    /// Its pods; `None` while these have not been seen.
+    pub workload: Option<Workload>,
+    /// The nodes; `None` while that is not known.
+    pub nodes: Option<&'a Initialization>,
+    /// The nodes that it would delete.
+    pub gone_nodes: &'a BTreeSet<String>,
+    /// What its guard of nodes has decided; `None` until then.
+    pub guard: Option<&'a Guard>,
+    /// Additions to the message of success.
+    pub remarks: &'a str,
+    /// Now, RFC 3339.
+    pub now: &'a str,
+}
+
+/// The pods of a live workload, by its kind.
+pub fn workload(kind: &str, live: &Value) -> Workload {
+    let number = |pointer: &str| live.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    let (desired, ready) = if kind == "DaemonSet" {
+        ("/status/desiredNumberScheduled", "/status/numberReady")
+    } else {
+        ("/spec/replicas", "/status/readyReplicas")
+    };
+    Workload {
+        kind: kind.to_owned(),
+        desired: number(desired).unwrap_or_default(),
+        ready: number(ready).unwrap_or_default(),
+    }
+}
+
+/// The status that a live object has, as far as the operator writes it.
+pub fn of(live: &Value) -> Status {
+    let mut status = Status::deserialize(&live["status"]).unwrap_or_default();
+    status.conditions.retain(|one| CONDITIONS.contains(&one.type_.as_str()));
+    status
+}
+
+/// The three conditions of kstatus, and the message of `Ready`.
+fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, String, bool, bool) {
+    let problem = || {
+        let problem = input.validation.and_then(Validation::problem);
+        problem.map(|problem| problem.message.clone()).unwrap_or_default()
+    };
+    match input.outcome {
+        Outcome::BadInput => ("False", "BadInput", problem(), false, true),
+        Outcome::Refused(why) => ("False", "PreflightRefused", why.clone(), false, true),
+        Outcome::Paused => {
+            let message = "spec.management is Paused: nothing is changed, and nothing repaired".to_owned();
+            ("Unknown", "Paused", message, false, false)
+        }
+        Outcome::Removing(left) => ("False", "Removing", format!("still there: {}", left.join(", ")), true, false),
+        Outcome::Removed => {
+            let message = format!("spec.management is Removed: all its objects are deleted{}", input.remarks);
+            ("False", "Removed", message, false, false)
+        }
+        Outcome::Acted(acted) => acted_summary(acted, input, workload),
+    }
+}
+
+fn acted_summary(
+    acted: &Acted,
+    input: &Input,
+    Workload { kind, desired, ready }: &Workload,
+) -> (&'static str, &'static str, String, bool, bool) {
+    match acted {
+        Acted::Failed { error, is_terminal } => ("False", "ApplyFailed", error.clone(), !is_terminal, *is_terminal),
+        Acted::RollingOut { rollouts, nodes, .. } if nodes.is_empty() => {
+            ("False", "RollingOut", format!("waiting for the rollout of {}", names(rollouts)), true, false)
+        }
+        Acted::RollingOut { .. } | Acted::Stuck(..) => {
+            ("False", "RolloutStuck", acted.problem().unwrap_or_default(), false, true)
+        }
+        Acted::Applied(_) if *desired == 0 => {
+            ("False", "NoPods", format!("the {kind} runs no pods: no node fits"), false, false)
+        }
+        Acted::Applied(_) if *ready == 0 => {
+            ("False", "NoPodReady", format!("none of {desired} pods is ready"), false, false)
+        }
+        Acted::Applied(_) => {
+            let gone = match input.gone_nodes.len() {
+                0 => String::new(),
+                count => format!("; the machines of {count} nodes are gone, see status.nodes.gone"),
+            };
+            ("True", "Running", format!("{ready} of {desired} pods are ready{gone}{}", input.remarks), false, false)
+        }
+    }
+}
+
+/// The next status after a previous one. What is not known stays as the previous one has it: no start of the operator changes it
+/// back and forth.
+pub fn next(previous: &Status, input: &Input) -> Status {
+    let Input { generation, validation, cluster, nodes, gone_nodes, guard, now, .. } = input;
+    let workload = input.workload.as_ref().unwrap_or(&previous.workload);
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| {
+        let before = previous.conditions.iter().find(|one| one.type_ == type_ && one.status == status);
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            observed_generation: *generation,
+            last_transition_time: before.map_or(*now, |before| &before.last_transition_time).to_owned(),
+            reason: reason.to_owned(),
+            message: error::message(message).into_owned(),
+        }
+    };
+    let before = |type_: &str| previous.conditions.iter().find(|one| one.type_ == type_);
+    // Still true of this generation.
+    let still = |before: &Condition| Condition { observed_generation: *generation, ..before.clone() };
+    let (ready, reason, message, is_reconciling, is_stalled) = summary(input, workload);
+    let abnormal = |type_: &str, is_so: bool| {
+        let (status, why) = if is_so { ("True", (reason, message.as_str())) } else { ("False", ("AsExpected", "")) };
+        condition(type_, status, why.0, why.1)
+    };
+    let of_input = |type_: &str, row: Option<&Row>| {
+        let Some(row) = row else {
+            // It says itself of which generation it is.
+            let unread = || condition(type_, "Unknown", "NotChecked", "the inputs have not been read yet");
+            return before(type_).cloned().unwrap_or_else(unread);
+        };
+        let status = match row.result {
+            Checked::Passed => "True",
+            // What is ignored does no harm; a version without an image of its own may.
+            Checked::Warned if row.check == Check::Configuration => "True",
+            Checked::Warned | Checked::Refused => "False",
+            Checked::NotChecked => "Unknown",
+        };
+        condition(type_, status, row.reason, &row.message)
+    };
+    let rows = validation.map(|validation| inputs::rows(validation, Reader::Operator));
+    let [configuration, credentials, supported] = rows.as_ref().map_or([None; 3], |rows| rows.each_ref().map(Some));
+    let passed = before(PREFLIGHT_PASSED).filter(|one| one.status == "True");
+    let is_going = matches!(input.outcome, Outcome::Removing(_) | Outcome::Removed);
+    let preflight = match (input.preflight, passed.filter(|_| !is_going)) {
+        (Some(rows), _) => {
+            let (status, reason, message) = check::summary(rows);
+            condition(PREFLIGHT_PASSED, status, reason, &message)
+        }
+        // Only a first installation is checked.
+        (None, Some(passed)) => still(passed),
+        (None, None) => condition(PREFLIGHT_PASSED, "Unknown", "NotChecked", "only a first installation is checked"),
+    };
+    let of_nodes = |type_: &str, known: Option<(&str, &str, String)>, not_known: &str| match (known, before(type_)) {
+        (Some((status, reason, message)), _) => condition(type_, status, reason, &message),
+        (None, Some(before)) => still(before),
+        (None, None) => condition(type_, "Unknown", "NotChecked", not_known),
+    };
+    let diagnosed = nodes.filter(|nodes| nodes.is_diagnosed);
+    let is_safe = guard.and_then(|guard| guard.is_safe.clone());
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let of_cluster = |cluster: &cluster::Cluster| Cluster {
+        kubernetes: cluster.minor.to_string(),
+        distribution: cluster.distribution.known().name.to_owned(),
+        control_plane_nodes: count(cluster.control_plane_nodes),
+    };
+    Status {
+        observed_generation: *generation,
+        conditions: vec![
+            condition(READY, ready, reason, &message),
+            abnormal(RECONCILING, is_reconciling),
+            abnormal(STALLED, is_stalled),
+            of_input(CONFIGURATION_VALID, configuration),
+            of_input(CREDENTIALS_FOUND, credentials),
+            of_input(VERSION_SUPPORTED, supported),
+            preflight,
+            of_nodes(NODES_INITIALIZED, diagnosed.map(initialization), "the nodes have not been seen yet"),
+            of_nodes(NODE_DELETION_SAFE, is_safe, "there was nothing to delete yet"),
+        ],
+        provider: provider(previous, input),
+        cluster: cluster.map_or_else(|| previous.cluster.clone(), of_cluster),
+        workload: workload.clone(),
+        nodes: Nodes {
+            total: nodes.map_or(previous.nodes.total, |nodes| count(nodes.total)),
+            uninitialized: nodes.map_or(previous.nodes.uninitialized, |nodes| count(nodes.uninitialized)),
+            waiting: diagnosed.map_or_else(|| previous.nodes.waiting.clone(), waiting_longest),
+            gone: gone_nodes.iter().take(MOST_NODES).cloned().collect(),
+        },
+        node_deletion: guard.map_or(&previous.node_deletion, |guard| &guard.deletion).clone(),
+    }
+}
+
+/// The provider. As long as objects may be left, their origin stays: it keeps another provider of the same name from taking them.
+fn provider(previous: &Status, input: &Input) -> Provider {
+    let Some(validation) = input.validation else { return previous.provider.clone() };
+    let origin = match (&validation.origin, input.outcome) {
+        (_, Outcome::Removed) => Origin::default(),
+        (Some(origin), _) => origin.clone(),
+        (None, _) if validation.version.is_some() => Origin::default(),
+        (None, _) => Origin { digest: previous.provider.digest.clone(), ..Origin::default() },
+    };
+    let (choice, image) = validation.version.clone().unwrap_or_default();
+    Provider {
+        version: choice.tag,
+        image,
+        reason: choice.reason,
+        digest: origin.digest,
+        policy_exceptions: origin.policy_exceptions,
+    }
+}
+
+/// Status, reason and message of `NodesInitialized`.
+fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String) {
+    match nodes.waiting.as_deref() {
+        Err(NotInitializing::ControllerOff) => {
+            ("Unknown", "ControllerOff", "spec.controllers.cloudNode is Disabled".to_owned())
+        }
+        Err(NotInitializing::Removed) => {
+            ("Unknown", "Removed", "the cloud-controller-manager is removed, or is being removed".to_owned())
+        }
+        Err(NotInitializing::BadInput) => {
+            let message = "where to look for the cloud-controller-manager is not known, see ConfigurationValid";
+            ("Unknown", "BadInput", message.to_owned())
+        }
+        Ok([]) => ("True", "Initialized", String::new()),
+        Ok(waiting) => {
+            let counts = by_reason(waiting);
+            let most = counts.first().map_or("", |(reason, _)| reason.name());
+            let counts =
+                counts.iter().map(|(reason, count)| format!("{reason} ({count})")).collect::<Vec<_>>().join(", ");
+            let message = format!("{} of {} nodes wait for their initialization: {counts}", waiting.len(), nodes.total);
+            ("False", most, message)
+        }
+    }
+}
+
+/// The nodes that wait longest.
+fn waiting_longest(nodes: &Initialization) -> Vec<WaitingNode> {
+    let first = nodes.waiting.iter().flatten().take(MOST_WAITING);
+    let of = |one: &Waiting| WaitingNode {
+        node: one.node.clone(),
+        reason: one.reason.id().to_owned(),
+        since: one.since.clone(),
+        message: one.cause.clone(),
+    };
+    first.map(of).collect()
+}
+
+#[cfg(test)]
+mod tests;
