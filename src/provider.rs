@@ -10,6 +10,7 @@ pub mod package;
 mod patterns;
 pub mod payload;
 pub mod read;
+mod renamed;
 pub mod restriction;
 pub mod scaffold;
 pub mod verify;

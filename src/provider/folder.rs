@@ -15,6 +15,7 @@ use crate::{
     object::{self, Object, permissions},
     provider::{
         Contents, Describe, Described, Descriptor, Error, Flavor, Kubernetes, OpenShift, Phase, Platform, kubernetes,
+        renamed,
     },
     text::{
         Place, terminal,
@@ -128,6 +129,12 @@ impl Manifest {
 impl ParsedProvider {
     fn read(name: String, flavor: Flavor, below: String, files: BTreeMap<String, Vec<u8>>) -> Self {
         let mut parsed = Self { name, flavor, below, ..Self::default() };
+        let renamed = files.keys().find_map(|path| Some((path, renamed::of_path(path, &parsed.below)?)));
+        if let Some((path, problem)) = renamed {
+            parsed.defects.push(Error::new(path, None, problem));
+            parsed.files = files;
+            return parsed;
+        }
         for (path, bytes) in &files {
             if let Err(defect) = parsed.add(path, bytes) {
                 parsed.defects.push(defect);
@@ -190,6 +197,9 @@ impl ParsedProvider {
         for (document, lines) in &documents {
             if let Some((pointer, problem)) = limits::of_descriptor(document) {
                 return Err(Error::new(path, Some(Place::line(lines.of(&pointer))), problem));
+            }
+            if let Some((pointer, problem)) = renamed::of_descriptor(document) {
+                return Err(Error::new(path, Some(Place::line(lines.of(pointer))), problem));
             }
         }
         let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);

@@ -14,6 +14,7 @@ use crate::{
     provider::{
         Error,
         folder::{self, ParsedProvider, has_yaml_extension},
+        renamed,
     },
     text::{
         terminal,
@@ -296,6 +297,9 @@ fn check_name(name: &str) -> Result<(), Error> {
 /// Checks a path in a provider's folder. Names of files are such as every file system keeps them.
 fn check_path(name: &str, path: &str) -> Result<(), Error> {
     let refused = |problem: String| Err(Error::new(&path.escape_debug().to_string(), None, problem));
+    if let Some(problem) = renamed::of_path(path, "") {
+        return refused(problem);
+    }
     let file = FOLDERS.iter().rev().find_map(|folder| path.strip_prefix(folder)).unwrap_or(path);
     let is_manifest = file != path && has_yaml_extension(file) && !file.contains('/');
     if path != README && !is_manifest {

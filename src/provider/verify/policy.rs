@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     provider::{
         folder::ParsedProvider,
+        renamed,
         verify::{Rule, rules, trust},
     },
     text::{
@@ -139,7 +140,9 @@ fn check_rule(name: &str) -> Result<(), String> {
     match trust::RULES.iter().find(|rule| rule.id == name) {
         Some(rule) if rule.can_be_allowed() => Ok(()),
         Some(rule) => Err(format!("{name} cannot be allowed by a policy, because {}; these can: {known}", rule.why)),
-        None => Err(format!("unknown rule `{name}`{}; expected one of {known}", did_you_mean(name, allowable()))),
+        None => Err(renamed::of_rule(name).unwrap_or_else(|| {
+            format!("unknown rule `{name}`{}; expected one of {known}", did_you_mean(name, allowable()))
+        })),
     }
 }
 
