@@ -143,7 +143,7 @@ impl TrustedCa {
         let describe = |certificate: &Certificate| {
             let ends = Timestamp::from_second(certificate.not_after).map_or_else(|_| "?".into(), |at| at.to_string());
             let verb = if certificate.not_after <= now { "ended" } else { "ends" };
-            format!("the trusted certificate of {} {verb} at {ends}", certificate.identity)
+            format!("the trusted certificate of {} {verb} at {ends}", certificate.subject)
         };
         certificates::expiring(&self.given, now).map(describe).collect()
     }
@@ -195,7 +195,7 @@ mod tests {
         let sync = tests::sync(&cluster_operator::TRUSTED_CA, client);
         let mut controller = TrustedCa::new(sync, PathBuf::new(), events, metrics.clone());
         let certificate =
-            Certificate { der: vec![1], identity: "CN=x".into(), not_before: 0, not_after: 7, is_ca: true };
+            Certificate { der: vec![1], subject: "CN=x".into(), not_before: 0, not_after: 7, is_ca: true };
         controller.system = Ok(vec![certificate.clone()]);
 
         assert_eq!(controller.desire(&view).unwrap().len(), 1);

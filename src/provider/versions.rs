@@ -90,7 +90,7 @@ pub struct Choice {
     /// The digest that the table has for it.
     pub digest: Option<String>,
     /// Why this one, for people.
-    pub because: String,
+    pub reason: String,
     /// Why it is not known to work with this version of Kubernetes: a word for programs, and a sentence.
     pub problem: Option<(&'static str, String)>,
 }
@@ -115,8 +115,8 @@ impl Versions {
     pub fn choose(&self, minor: Minor) -> Option<Choice> {
         let exact = self.tags.get(&minor);
         if let Some(tag) = exact {
-            let because = format!("the tag for Kubernetes {minor} as of {}", self.as_of);
-            return Some(Choice { tag: tag.name.clone(), digest: tag.digest.clone(), because, problem: None });
+            let reason = format!("the tag for Kubernetes {minor} as of {}", self.as_of);
+            return Some(Choice { tag: tag.name.clone(), digest: tag.digest.clone(), reason, problem: None });
         }
         let below = self.tags.range(..minor).next_back();
         let (nearest, tag) = below.or_else(|| self.tags.get_key_value(&Minor(minor.0.saturating_add(1))))?;
@@ -125,7 +125,7 @@ impl Versions {
         Some(Choice {
             tag: tag.name.clone(),
             digest: tag.digest.clone(),
-            because: format!("the nearest tag, for Kubernetes {nearest}"),
+            reason: format!("the nearest tag, for Kubernetes {nearest}"),
             problem: Some((NO_TAG_FOR_MINOR, problem)),
         })
     }
@@ -143,7 +143,7 @@ impl Versions {
             (None, skew) => skew.map(|skew| (SKEW_TOO_LARGE, skew)),
         };
         let digest = self.digest_of(tag).map(ToOwned::to_owned);
-        Choice { tag: tag.to_owned(), digest, because: "spec.image.version".to_owned(), problem }
+        Choice { tag: tag.to_owned(), digest, reason: "spec.image.version".to_owned(), problem }
     }
 
     /// The digest that the table has for a tag.

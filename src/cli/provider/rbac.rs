@@ -93,11 +93,11 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
         if args.namespace.is_some() {
             return Err(wrong_usage("--namespace has no use with --flavor kubernetes: give --namespaces"));
         }
-        kubernetes(args, &provider, operator_namespace.unwrap_or(install::NAME))?
+        for_kubernetes(args, &provider, operator_namespace.unwrap_or(install::NAME))?
     })
 }
 
-fn kubernetes(args: &RbacArgs, provider: &Kubernetes, operator_namespace: &str) -> anyhow::Result<String> {
+fn for_kubernetes(args: &RbacArgs, provider: &Kubernetes, operator_namespace: &str) -> anyhow::Result<String> {
     let namespaces = or_default(&args.namespaces, || vec![provider.descriptor.home().to_owned()]);
     check_namespaces(&namespaces, &provider.descriptor)?;
     let secrets = or_default(&args.secrets, || named_secrets(&[provider]));

@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn validation() -> Validation {
-    let choice = Choice { tag: "v1.35.2".into(), because: "the tag".into(), ..Choice::default() };
+    let choice = Choice { tag: "v1.35.2".into(), reason: "the tag".into(), ..Choice::default() };
     Validation {
         origin: None,
         configuration: Some(Ok(Vec::new())),
@@ -247,7 +247,7 @@ fn inputs_have_conditions_of_their_own() {
         ]
     );
     let problem = Some((NO_TAG_FOR_MINOR, "there is none".to_owned()));
-    let choice = Choice { tag: "v1".into(), because: "the nearest".into(), problem, ..Choice::default() };
+    let choice = Choice { tag: "v1".into(), reason: "the nearest".into(), problem, ..Choice::default() };
     let bad = Validation {
         origin: None,
         configuration: Some(Ok(vec!["a".into(), "b".into()])),

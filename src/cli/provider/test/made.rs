@@ -49,7 +49,7 @@ impl Made {
         Self { kind, namespace, name, is_labeled, why: "nobody has tried".to_owned(), is_refused: false }
     }
 
-    fn sanitized(&self) -> String {
+    fn title(&self) -> String {
         describe_objects(self.kind, &self.namespace, &self.name)
     }
 
@@ -58,7 +58,7 @@ impl Made {
         let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
         let place = if namespace.is_empty() { String::new() } else { format!(" --namespace {namespace}") };
         let command = format!("{} delete {}{group} {name}{place}", access.kubectl(), kind.plural);
-        Left { object: self.words(), why: self.why.clone(), command }
+        Left { object: self.title(), why: self.why.clone(), command }
     }
 }
 
@@ -79,7 +79,7 @@ impl<'a> Objects<'a> {
     pub(super) async fn create(&mut self, kind: &'static Kind, manifest: &Value) -> anyhow::Result<()> {
         let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();
         let one = Made::new(kind, text("namespace"), text("name"), true);
-        let what = one.words();
+        let what = one.title();
         let object = serde_json::from_value(manifest.clone()).with_context(|| format!("failed to write {what}"))?;
         // Before it is sent: an answer may be lost.
         self.made.push(one);
