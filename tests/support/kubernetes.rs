@@ -226,7 +226,7 @@ pub async fn set_version(client: &Client, node: &str, version: &str) -> Result<(
 }
 
 fn with_limits<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
-    let has_names = arguments.iter().any(|argument| argument.starts_with("--names"));
+    let has_names = arguments.iter().any(|argument| argument.starts_with("--names="));
     let limits = if has_names { &[][..] } else { &LIMITS[..] };
     arguments.iter().chain(limits).copied().collect()
 }
