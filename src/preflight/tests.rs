@@ -220,11 +220,11 @@ fn cases() -> Vec<Case> {
             fixture.spec(json!({"provider": "aws", "cloudConfig": {"inline": "[Global]\nVPCC = x\n"}}));
         }),
         (Check::Credentials, Refused, "has no key token", hcloud, |fixture| {
-            fixture.secret = secret(&json!({"t": "eA=="}))
+            fixture.secret = secret(&json!({"t": "eA=="}));
         }),
         (Check::Credentials, Refused, "is empty", hcloud, |fixture| fixture.secret = secret(&json!({"token": ""}))),
         (Check::Credentials, Refused, "cannot be read", hcloud, |fixture| {
-            fixture.secret = Found::Unreadable("no".into())
+            fixture.secret = Found::Unreadable("no".into());
         }),
         (Check::Credentials, NotChecked, "cannot be read", hcloud, |fixture| {
             (fixture.secret, fixture.by) = (Found::Unreadable("no".into()), Reader::Caller);
@@ -327,7 +327,7 @@ fn cases() -> Vec<Case> {
             fixture.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
         }),
         (Check::Kubelets, Warned, "neither a providerID nor the taint", aws, |fixture| {
-            fixture.nodes()[1].taints.clear()
+            fixture.nodes()[1].taints.clear();
         }),
         (Check::ProviderIds, Warned, "of another cloud (k3s://): i-0123456789abcdef0", aws, |fixture| {
             fixture.nodes()[1].provider_id = "k3s://a".into();
@@ -475,7 +475,7 @@ fn cases() -> Vec<Case> {
             },
         ),
         (Check::DeletionPermission, NotChecked, "forbidden", aws, |fixture| {
-            fixture.deletion_permission = Err(unseen())
+            fixture.deletion_permission = Err(unseen());
         }),
     ]
 }

@@ -344,7 +344,7 @@ fn planned(proposed: &mut ProposedCcm) -> Vec<Object> {
         match Plan::new(&catalog(), &proposed.ccm(CLUSTER).unwrap().facts(), Phase::Cluster) {
             Ok(plan) => return plan.objects().to_vec(),
             Err(plan::Error::Asked { field, .. }) if field.starts_with("controllers.") => {
-                proposed.set(&field, "Disabled")
+                proposed.set(&field, "Disabled");
             }
             Err(error) => panic!("{error}"),
         }

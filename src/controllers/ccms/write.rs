@@ -136,12 +136,8 @@ impl Reporter<'_> {
                 }
                 member.written = Some((Instant::now(), ccm::of(&written)));
                 view.target.observer.watches.put(&Id::Ccms, name, written);
-                record_deletions(
-                    &view.target.events,
-                    name,
-                    (&previous.node_deletion, &next.node_deletion),
-                    &gone_nodes,
-                );
+                let deletions = (&previous.node_deletion, &next.node_deletion);
+                record_deletions(&view.target.events, name, deletions, &gone_nodes);
                 Ok(())
             }
             // It has just been deleted.
