@@ -2,7 +2,7 @@
 //!
 //! It is a ConfigMap in the operator's own namespace. For other tools it has the label and annotations of the parent of
 //! a set (KEP-3659), which list kinds and namespaces separately. The operator reads the exact pairs from its data, so
-//! it needs no permissions in places where it never created anything. This file also decides which objects may be deleted.
+//! it needs no permissions in locations where it never created anything. This file also decides which objects may be deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

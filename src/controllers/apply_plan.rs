@@ -1,6 +1,6 @@
 //! Brings a cluster to a plan (IO): widens the inventory, applies wave after wave, prunes, narrows the inventory.
 //!
-//! In this order the inventory lists the places of all our objects at any moment.
+//! In this order the inventory lists the locations of all our objects at any moment.
 
 use std::{
     borrow::Cow,

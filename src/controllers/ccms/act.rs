@@ -30,7 +30,7 @@ impl Ccms {
         if may_be_deleted { ROOM } else { usize::MAX }
     }
 
-    /// Brings about what is planned. Objects whose places have not been seen yet wait.
+    /// Brings about what is planned. Objects whose locations have not been seen yet wait.
     pub(super) async fn apply(&mut self, view: &mut View) -> Result<(), Stopped> {
         let room = self.room();
         let unseen: BTreeSet<Location> = unseen_locations(&view.target.observer).collect();

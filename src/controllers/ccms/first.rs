@@ -203,7 +203,7 @@ pub(super) fn is_workload(kind: &str) -> bool {
     matches!(kind, "Deployment" | "DaemonSet")
 }
 
-/// Whether all places have been seen in which a workload is planned, or may be left.
+/// Whether all locations have been seen in which a workload is planned, or may be left.
 fn is_seen(observer: &Observer, planned: &[Object]) -> bool {
     let mut locations = planned.iter().filter(|object| is_workload(object.kind().kind)).map(Location::of);
     let is_synced = |location| observer.watches.seen(&Id::Ours(location)).is_some_and(seen::Seen::is_synced);

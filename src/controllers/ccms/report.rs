@@ -208,7 +208,7 @@ impl Reporter<'_> {
     pub(super) fn may_be_left(&self, member: &Member, observer: &Observer) -> String {
         let is_unknown =
             |object: &&Object| self.withheld.has(&object.key()) || denied(observer, &Location::of(object)).is_some();
-        // A place with a policy that it can do without is not waited for, so what else is there is not seen either.
+        // A location with a policy that it can do without is not waited for, so what else is there is not seen either.
         let locations: BTreeSet<Location> = member.optional_policies().map(Location::of).collect();
         let in_locations = member.removed().iter().filter(|object| locations.contains(&Location::of(object)));
         let names: Vec<_> = in_locations.filter(is_unknown).map(|one| one.key().to_string()).collect();
@@ -278,7 +278,7 @@ fn failed(error: String, is_terminal: bool) -> Outcome {
     Outcome::Acted(Acted::Failed { error, is_terminal })
 }
 
-/// Our objects of one that have been seen, each with its place.
+/// Our objects of one that have been seen, each with its location.
 pub(super) fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Location, &'a Value)> {
     let objects = observer.ours().flat_map(|(location, objects)| objects.map(move |object| (location, object)));
     objects.filter(move |(_, object)| owner(object) == name)

@@ -70,7 +70,7 @@ impl Withheld {
     }
 }
 
-/// Why a place may not be looked at, once that is certain.
+/// Why a location may not be looked at, once that is certain.
 pub(in super::super) fn denied(observer: &Observer, location: &Location) -> Option<String> {
     let is_denied = |problem: &&Problem| {
         problem.denied_since.is_some() && problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now()
