@@ -125,7 +125,7 @@ mod tests {
             let almost = [&before[..], &[other; ANSWERS - 1]].concat();
             assert_eq!(last(&almost), 35);
             assert_eq!(last(&[&almost[..], &[other]].concat()), other, "an upgrade that is complete, a real downgrade");
-            assert_eq!(last(&[&almost[..], &[35], &almost[3..]].concat()), 35, "one answer begins anew");
+            assert_eq!(last(&[&almost[..], &[35], &almost[3..]].concat()), 35, "one answer starts over");
         }
         let two = [36, 37, 36, 37, 37, 36];
         assert_eq!(last(&[&before[..], &two].concat()), 36, "the lowest of several");
