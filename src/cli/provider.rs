@@ -113,6 +113,9 @@ pub struct PolicyArgs {
     pub provider_policy: Option<String>,
 }
 
+/// A policy where it would allow nothing.
+const NO_POLICY: &str = "--provider-policy is for one provider's own folder, or a tar of it";
+
 impl PolicyArgs {
     fn file(&self) -> Option<PolicyFile> {
         self.provider_policy.as_deref().map(PolicyFile::of_flag)
@@ -138,7 +141,14 @@ impl PolicyArgs {
 
     /// What the operator would use of a package. What it would refuse is an error, and it is said which policy would allow it.
     fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Provider> {
-        let (policy, parsed_providers) = (self.read()?, loaded.package.parsed_providers());
+        let parsed_providers = target::parsed_providers(&loaded);
+        if loaded.form == Form::BuiltIn && self.provider_policy.is_some() {
+            return Err(wrong_usage(NO_POLICY));
+        }
+        if loaded.form == Form::BuiltIn {
+            return Ok(Provider::of(loaded.package.name(), &parsed_providers)?);
+        }
+        let policy = self.read()?;
         self.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
         let wanted = Wanted { path: Some(target.into()), ..Wanted::default() };
         match external::read::accept(&wanted, loaded, &policy) {
@@ -200,11 +210,8 @@ pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let loaded = target::load(&args.name)?;
-    let is_built_in = loaded.form == Form::BuiltIn;
-    // The files of those that come with this program are where the repository has them.
-    let name = loaded.package.name();
-    let parsed_providers =
-        if is_built_in { embedded::parsed_providers_of(name) } else { loaded.package.parsed_providers() };
+    let (is_built_in, name) = (loaded.form == Form::BuiltIn, loaded.package.name());
+    let parsed_providers = target::parsed_providers(&loaded);
     let Some(parsed) = parsed_providers.iter().find(|parsed| parsed.flavor == Flavor::OpenShift) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
         return Err(wrong_usage(&format!(
@@ -239,28 +246,27 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.connection.is_given() && args.dry_run.is_none() {
         return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
-    let target =
-        args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::parsed_providers())), Target::of)?;
-    let (parsed_providers, payload, policy, form) = match target {
-        Target::Package(loaded) => {
+    let (parsed_providers, payload, policy, form) = match args.target.as_deref().map(Target::of).transpose()? {
+        Some(Target::Provider(loaded)) if loaded.form != Form::BuiltIn => {
             let (parsed_providers, policy) = (loaded.package.parsed_providers(), args.policy.read()?);
             args.policy.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
             (parsed_providers, None, Some(policy), Some(loaded.form))
         }
-        _ if args.policy.provider_policy.is_some() => {
-            return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
-        }
-        Target::BuiltIn(parsed_providers) => (parsed_providers, Some(embedded::payload()), None, None),
-        Target::Tree(parsed_providers, payload) => (parsed_providers, payload, None, None),
+        _ if args.policy.provider_policy.is_some() => return Err(wrong_usage(NO_POLICY)),
+        Some(Target::Provider(loaded)) => (target::parsed_providers(&loaded), Some(embedded::payload()), None, None),
+        Some(Target::Tree(parsed_providers, payload)) => (parsed_providers, payload, None, None),
+        None => (embedded::parsed_providers(), Some(embedded::payload()), None, None),
     };
-    let mut report = verify::verify(&parsed_providers, payload.as_ref(), policy.as_ref()).of_form(form);
+    let mut report = verify::verify(&parsed_providers, payload.as_ref(), policy.as_ref());
+    report.form = form;
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
             args.request_timeout.set();
             let client = args.connection.client().await?;
             anyhow::Ok(refusals(&client, &parsed_providers).await?)
         })?;
-        report = report.with([DRY_RUN.id], refusals);
+        report.rules.push(DRY_RUN.id);
+        report.findings.extend(refusals);
     }
     print(&match args.output {
         VerifyFormat::Table => report.table(),

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-use parts::Input;
+use parts::{Input, Walk};
 pub use policy::Policy;
 
 /// A rule, with the function that checks it.
@@ -39,26 +39,20 @@ pub struct Rule {
     check: Check,
 }
 
-/// How a rule is checked, and of whom it is asked.
+/// The providers that a rule is asked of, and its function.
 #[derive(Clone, Copy)]
 enum Check {
     /// Whether a provider works.
-    Works(Defects),
+    Works(Walk),
     /// The same of one for any Kubernetes.
-    Kubernetes(Defects),
+    Kubernetes(Walk),
     /// The same of one of ours. Of others a rule below asks for more.
-    Own(Defects),
+    Own(Walk),
     /// Whether a provider of others can be trusted; no policy can allow a defect.
-    Never(Defects),
+    Never(Walk),
     /// The same; a policy can allow a defect, by its value.
-    Unless(fn(Input) -> Values),
+    Unless(Walk),
 }
-
-/// The defects of a provider.
-type Defects = fn(Input) -> Vec<Error>;
-
-/// Defects, each with the value by which a policy allows it.
-type Values = Vec<(Error, String)>;
 
 /// A broken rule of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -81,9 +75,10 @@ pub struct Finding {
 pub struct Report {
     /// What a package was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    form: Option<Form>,
+    pub form: Option<Form>,
     providers: Vec<String>,
-    rules: Vec<&'static str>,
+    /// The rules by their names.
+    pub rules: Vec<&'static str>,
     /// The findings, by provider and rule.
     pub findings: Vec<Finding>,
 }
@@ -97,7 +92,7 @@ pub static DRY_RUN: Rule = rule(
     "cluster-dry-run",
     "the API server of the cluster would refuse the object, and the operator would be degraded",
     "change the manifest as the API server's message says",
-    Check::Works(|_| Vec::new()),
+    Check::Works(Walk::Provider(|_, _| {})),
 );
 
 /// Every rule: first those that ask whether a provider works.
@@ -128,25 +123,21 @@ fn findings(
     payload: Option<&Payload>,
     policy: Option<&Policy>,
 ) -> Vec<Finding> {
-    let asked = || table.iter().filter(|rule| rule.is_asked(policy));
-    parsed_providers.iter().flat_map(|parsed| asked().flat_map(|rule| rule.findings(parsed, payload, policy))).collect()
+    let mut findings = Vec::new();
+    for parsed in parsed_providers {
+        for rule in table.iter().filter(|rule| rule.is_asked(policy)) {
+            for (defect, value) in rule.defects(parsed, payload) {
+                let is_allowed = |value| policy.is_some_and(|policy| policy.allows(&parsed.name, rule.id, value));
+                if !value.as_deref().is_some_and(is_allowed) {
+                    findings.push(Finding { value, ..rule.finding(&parsed.title(), defect) });
+                }
+            }
+        }
+    }
+    findings
 }
 
 impl Report {
-    /// The same of what was read from this, if it is a package.
-    #[must_use]
-    pub fn of_form(self, form: Option<Form>) -> Self {
-        Self { form, ..self }
-    }
-
-    /// Adds the findings of further rules.
-    #[must_use]
-    pub fn with(mut self, rules: impl IntoIterator<Item = &'static str>, findings: Vec<Finding>) -> Self {
-        self.rules.extend(rules);
-        self.findings.extend(findings);
-        self
-    }
-
     /// A table for people: a line for each finding, then the reason and the fix of each broken rule.
     pub fn table(&self) -> String {
         printable(&self.lines())
@@ -205,22 +196,14 @@ impl Rule {
 
     /// The defects of a provider, each with the value by which a policy allows it.
     fn defects(&self, parsed: &ParsedProvider, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
-        let input = Input { parsed, payload };
         match self.check {
             Check::Kubernetes(_) if parsed.flavor != Flavor::Kubernetes => Vec::new(),
-            Check::Works(check) | Check::Kubernetes(check) | Check::Own(check) | Check::Never(check) => {
-                check(input).into_iter().map(|defect| (defect, None)).collect()
-            }
-            Check::Unless(check) => check(input).into_iter().map(|(defect, value)| (defect, Some(value))).collect(),
+            Check::Works(walk)
+            | Check::Kubernetes(walk)
+            | Check::Own(walk)
+            | Check::Never(walk)
+            | Check::Unless(walk) => walk.defects(Input { parsed, payload }),
         }
-    }
-
-    fn findings(&self, parsed: &ParsedProvider, payload: Option<&Payload>, policy: Option<&Policy>) -> Vec<Finding> {
-        let mut found = self.defects(parsed, payload);
-        let is_allowed = |value: &String| policy.is_some_and(|policy| policy.allows(&parsed.name, self.id, value));
-        found.retain(|(_, value)| !value.as_ref().is_some_and(is_allowed));
-        let finding = |(defect, value)| Finding { value, ..self.finding(&parsed.title(), defect) };
-        found.into_iter().map(finding).collect()
     }
 
     /// A defect of a provider as a finding of this rule.

@@ -113,21 +113,16 @@ impl Choice {
 impl Versions {
     /// The version for a cluster: that of its minor version, or else the newest below; never one above by more than one.
     pub fn choose(&self, minor: Minor) -> Option<Choice> {
-        let exact = self.tags.get(&minor);
-        if let Some(tag) = exact {
-            let reason = format!("the tag for Kubernetes {minor} as of {}", self.as_of);
-            return Some(Choice { tag: tag.name.clone(), digest: tag.digest.clone(), reason, problem: None });
-        }
-        let below = self.tags.range(..minor).next_back();
-        let (nearest, tag) = below.or_else(|| self.tags.get_key_value(&Minor(minor.0.saturating_add(1))))?;
-        let problem =
-            format!("there is no tag for Kubernetes {minor} as of {}: {} is for {nearest}", self.as_of, tag.name);
-        Some(Choice {
-            tag: tag.name.clone(),
-            digest: tag.digest.clone(),
-            reason: format!("the nearest tag, for Kubernetes {nearest}"),
-            problem: Some((NO_TAG_FOR_MINOR, problem)),
-        })
+        let own_or_below = self.tags.range(..=minor).next_back();
+        let (nearest, tag) = own_or_below.or_else(|| self.tags.get_key_value(&Minor(minor.0.saturating_add(1))))?;
+        let (reason, problem) = if *nearest == minor {
+            (format!("the tag for Kubernetes {minor} as of {}", self.as_of), None)
+        } else {
+            let problem =
+                format!("there is no tag for Kubernetes {minor} as of {}: {} is for {nearest}", self.as_of, tag.name);
+            (format!("the nearest tag, for Kubernetes {nearest}"), Some((NO_TAG_FOR_MINOR, problem)))
+        };
+        Some(Choice { tag: tag.name.clone(), digest: tag.digest.clone(), reason, problem })
     }
 
     /// The version that an administrator asks for. Whether the table knows it counts only for an image that is pulled from the
@@ -163,6 +158,12 @@ impl Versions {
         digests
     }
 
+    /// Each tag of the table, with its place in it.
+    pub(super) fn places(&self) -> impl Iterator<Item = (String, &str)> {
+        let newest = self.tags.iter().map(|(minor, tag)| (format!("tags/{minor}"), tag.name.as_str()));
+        newest.chain(self.verified.iter().enumerate().map(|(index, tag)| (format!("verified/{index}"), tag.as_str())))
+    }
+
     /// Whether it names an image by its digest.
     pub fn has_digests(&self) -> bool {
         self.tags.values().any(|known| known.digest.is_some())
@@ -170,11 +171,7 @@ impl Versions {
 
     /// Whether the table has a tag.
     pub fn knows(&self, tag: &str) -> bool {
-        self.tags
-            .values()
-            .map(|known| known.name.as_str())
-            .chain(self.verified.iter().map(String::as_str))
-            .any(|known| known == tag)
+        self.tags.values().any(|known| known.name == tag) || self.verified.iter().any(|known| known == tag)
     }
 
     /// The first of the entries of a minor version whose digest is none, or not the one that another entry has for the same tag:

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{PolicyArgs, target::load};
 use crate::{
@@ -40,28 +41,18 @@ pub struct DigestArgs {
 #[derive(Serialize)]
 struct Pin {
     name: String,
-    form: PinnedForm,
+    /// The form of a package, or `policy`.
+    form: Value,
     digest: String,
-}
-
-/// What is pinned.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase", untagged)]
-enum PinnedForm {
-    /// A package.
-    Package(Form),
-    /// The file of a policy.
-    Policy(&'static str),
 }
 
 /// Prints the digest.
 pub(super) fn run(args: &DigestArgs) -> anyhow::Result<()> {
-    let is_policy = has_yaml_extension(&args.target) && Path::new(&args.target).is_file();
-    if Path::new(&args.target).extension().is_some_and(|extension| extension == "yml")
-        && Path::new(&args.target).is_file()
-    {
+    let path = Path::new(&args.target);
+    if path.extension().is_some_and(|extension| extension == "yml") && path.is_file() {
         return Err(wrong_usage(&format!("{}: the name of a policy has to end with .yaml", args.target)));
     }
+    let is_policy = has_yaml_extension(&args.target) && path.is_file();
     let pin = if is_policy { policy(&args.target)? } else { package(&args.target, &args.policy)? };
     print(&args.output.write(&pin, || format!("{}\n", pin.digest))?)
 }
@@ -71,7 +62,7 @@ fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
     say(&format!("{target}: read as {}", loaded.form.words()));
     warn_of_refusal(target, &loaded, &policy.read()?);
     let name = loaded.package.name().to_owned();
-    Ok(Pin { name, form: PinnedForm::Package(loaded.form), digest: loaded.digest })
+    Ok(Pin { name, form: json!(loaded.form), digest: loaded.digest })
 }
 
 /// Says what the operator would refuse, as whoever pins a package should know it.
@@ -88,5 +79,5 @@ fn policy(target: &str) -> anyhow::Result<Pin> {
     let file = PolicyFile { path: target.into(), digest: None };
     let text = external::read::policy(&file, false).map_err(anyhow::Error::msg)?.text.unwrap_or_default();
     let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Pin { name, form: PinnedForm::Policy("policy"), digest: package::digest(text.as_bytes()) })
+    Ok(Pin { name, form: json!("policy"), digest: package::digest(text.as_bytes()) })
 }

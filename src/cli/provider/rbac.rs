@@ -105,17 +105,12 @@ fn for_kubernetes(args: &RbacArgs, provider: &Kubernetes, operator_namespace: &s
     Ok(rbac::kubernetes(provider, &names, &namespaces, &secrets, operator_namespace)?)
 }
 
-/// The provider that is asked for.
+/// The provider that is asked for. Nobody should apply what is printed for a provider that the operator refuses.
 fn provider(args: &RbacArgs) -> anyhow::Result<Provider> {
     match Target::of(&args.target)? {
+        Target::Provider(loaded) => args.policy.accept(&args.target, loaded),
         Target::Tree(..) => {
             Err(wrong_usage("give one provider's own folder, or the name of one that comes with this program"))
         }
-        Target::BuiltIn(_) if args.policy.provider_policy.is_some() => {
-            Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"))
-        }
-        Target::BuiltIn(parsed_providers) => Ok(Provider::of(&args.target, &parsed_providers)?),
-        // Nobody should apply what is printed for a provider that the operator refuses.
-        Target::Package(loaded) => args.policy.accept(&args.target, loaded),
     }
 }

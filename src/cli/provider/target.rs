@@ -1,4 +1,4 @@
-//! The target of a command about providers: the built-in providers, the repository's tree, or a package.
+//! The target of a command about providers: the repository's tree, a built-in provider, or a package.
 
 use std::{fs::DirEntry, path::Path};
 
@@ -17,66 +17,57 @@ use crate::{
 
 /// Providers to look at.
 pub(super) enum Target {
-    /// Those that come with this program.
-    BuiltIn(Vec<ParsedProvider>),
     /// A folder with `assets/CLOUD/` of many providers, and the install payload if it has one.
     Tree(Vec<ParsedProvider>, Option<Payload>),
-    /// One provider's own folder, or a tar of it.
-    Package(Loaded),
+    /// A provider that comes with this program, or one provider's own folder, or a tar of it.
+    Provider(Loaded),
 }
 
 impl Target {
     /// A name that a provider has that comes with this program is that provider; anything else is a path.
     pub(super) fn of(given: &str) -> anyhow::Result<Self> {
-        if embedded::names().contains(&given) {
-            return Ok(Self::BuiltIn(embedded::parsed_providers_of(given)));
-        }
         let path = Path::new(given);
-        if is_tree(path) {
-            return match read::read(path) {
-                Err(error @ read::Error::NoProviders(_)) => Err(wrong_usage(&error.to_string())),
-                read => Ok(read.map(|(parsed_providers, payload)| Self::Tree(parsed_providers, payload))?),
-            };
+        if embedded::names().contains(&given) || !is_tree(path) {
+            return load(given).map(Self::Provider);
         }
-        if path.exists() {
-            return Ok(Self::Package(package::read(path)?));
+        match read::read(path) {
+            Err(error @ read::Error::NoProviders(_)) => Err(wrong_usage(&error.to_string())),
+            read => Ok(read.map(|(parsed_providers, payload)| Self::Tree(parsed_providers, payload))?),
         }
-        refuse_a_pin(given)?;
-        if given.contains('/') {
-            return Err(wrong_usage(&format!("there is no folder or file {given:?}")));
-        }
-        Err(wrong_usage(&format!(
-            "{}, and there is no folder or file of this name",
-            show::unknown(given, &embedded::names())
-        )))
     }
 }
 
 /// The package of a provider that comes with this program, by its name, or that of a path.
 pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
+    let path = Path::new(target);
     if embedded::names().contains(&target) {
         let package = embedded::package(target)?;
-        if Path::new(target).is_dir() {
+        if path.is_dir() {
             say(&format!("{target}: the provider that comes with this program; the folder is ./{target}"));
         }
         return Ok(Loaded { digest: package.digest(), package, form: Form::BuiltIn });
     }
-    if !Path::new(target).exists() {
-        refuse_a_pin(target)?;
+    if path.exists() {
+        return Ok(package::read(path)?);
     }
-    if !target.contains('/') && !Path::new(target).exists() {
-        let unknown = show::unknown(target, &embedded::names());
-        return Err(wrong_usage(&format!("{unknown}, and there is no file or folder of this name")));
+    // The operator's arguments have the digest of a package behind its path.
+    if let Some((path, _)) = target.rsplit_once(PIN) {
+        return Err(wrong_usage(&format!("{target}: give the path without {PIN}…: {path}")));
     }
-    Ok(package::read(Path::new(target))?)
+    if target.contains('/') {
+        return Err(wrong_usage(&format!("there is no folder or file {target:?}")));
+    }
+    let unknown = show::unknown(target, &embedded::names());
+    Err(wrong_usage(&format!("{unknown}, and there is no folder or file of this name")))
 }
 
-/// Refuses the path of a package with its digest behind it, as the operator's arguments have it.
-fn refuse_a_pin(given: &str) -> anyhow::Result<()> {
-    if let Some((path, _)) = given.rsplit_once(PIN) {
-        return Err(wrong_usage(&format!("{given}: give the path without {PIN}…: {path}")));
+/// The parsed providers of a package. The files of those that come with this program are where the repository has them.
+pub(super) fn parsed_providers(loaded: &Loaded) -> Vec<ParsedProvider> {
+    if loaded.form == Form::BuiltIn {
+        embedded::parsed_providers_of(loaded.package.name())
+    } else {
+        loaded.package.parsed_providers()
     }
-    Ok(())
 }
 
 /// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have: whoever wrote a package must

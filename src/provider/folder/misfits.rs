@@ -156,12 +156,9 @@ fn of_patterns(descriptor: &kubernetes::Descriptor) -> Vec<(String, String)> {
                            letter or a digit";
             found.push((format!("{at}/repository"), problem.to_owned()));
         }
-        let newest = image.versions.tags.iter().map(|(minor, tag)| (format!("{at}/versions/tags/{minor}"), &tag.name));
-        let verified = image.versions.verified.iter().enumerate();
-        let verified = verified.map(|(index, tag)| (format!("{at}/versions/verified/{index}"), tag));
-        for (pointer, _) in newest.chain(verified).filter(|(_, tag)| !patterns::is_tag(tag)) {
+        for (place, _) in image.versions.places().filter(|(_, tag)| !patterns::is_tag(tag)) {
             let problem = "no tag: it consists of at most 128 letters, digits and the characters - . _, and does not begin with - or .";
-            found.push((pointer, problem.to_owned()));
+            found.push((format!("{at}/versions/{place}"), problem.to_owned()));
         }
     }
     if descriptor.cloud_config.as_ref().is_some_and(|config| !patterns::is_file(&config.file)) {

@@ -3,46 +3,44 @@
 use serde_json::Value;
 
 use crate::provider::{
-    CCM, Error, Flavor, Phase,
+    CCM, Flavor, Phase,
     kubernetes::Descriptor,
-    verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Input, Part, items, report},
+    verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Found, Input, Part, items},
 };
 use crate::{error::brief, text::suggest::Hints};
 
 /// The ConfigMap that the operator keeps with the cloud's configuration.
 const CLOUD_CONF: &str = "cloud-conf";
 
-pub(super) fn names(input: Input) -> Vec<Error> {
+pub(super) fn names(input: Input, found: &mut Found) {
     let images = input.parsed.of_openshift().map(|descriptor| &descriptor.images);
-    let has_image = |container: &Part| images.is_none_or(|images| images.contains_key(container.name()));
-    let unknown = input.containers().filter(|container| !has_image(container));
-    let unknown = unknown.map(|container| container.defect("/name", "no entry in `images` of provider.yaml"));
-    let phases = [Phase::Cluster, Phase::Bootstrap].into_iter();
-    let without = phases.filter(|phase| input.ccms(*phase).next().is_none());
-    let first_pods = without.filter_map(|phase| input.pods_of(phase).next());
-    unknown.chain(first_pods.map(|pod| pod.defect("/containers", format!("no container is named {CCM}")))).collect()
+    for container in input.containers().filter(|one| images.is_some_and(|images| !images.contains_key(one.name()))) {
+        found.add(container.defect("/name", "no entry in `images` of provider.yaml"));
+    }
+    for phase in [Phase::Cluster, Phase::Bootstrap] {
+        let first = input.pods_of(phase).next();
+        if let Some(pod) = first.filter(|_| input.ccms(phase).next().is_none()) {
+            found.add(pod.defect("/containers", format!("no container is named {CCM}")));
+        }
+    }
 }
 
 /// Init containers are skipped: the scheduler does not add their requests to those of the other containers.
-pub(super) fn requests(input: Input) -> Vec<Error> {
-    report(input.running(), |container| {
-        let requests = &container.value["resources"]["requests"];
-        let absent = ["cpu", "memory"].into_iter().filter(|name| requests[name].is_null());
-        absent.map(|name| ("/resources/requests", format!("no request of {name}")))
-    })
+pub(super) fn requests(container: &Part, found: &mut Found) {
+    let requests = &container.value["resources"]["requests"];
+    for name in ["cpu", "memory"].into_iter().filter(|name| requests[name].is_null()) {
+        found.add(container.defect("/resources/requests", format!("no request of {name}")));
+    }
 }
 
 /// For the CCM only: a node manager opens no port by default, and opening one requires the permissions of a server that
 /// authenticates its clients.
-pub(super) fn probes(input: Input) -> Vec<Error> {
-    let ccms = input.ccms(Phase::Cluster).chain(input.ccms(Phase::Bootstrap));
-    report(ccms, |ccm| {
-        let problem = |probe: &str| {
-            let what = probe_problem(ccm, &ccm.value[probe])?;
-            Some((format!("/{probe}"), format!("{probe}: {what}")))
-        };
-        ["startupProbe", "livenessProbe"].map(problem).into_iter().flatten()
-    })
+pub(super) fn probes(container: &Part, found: &mut Found) {
+    for probe in ["startupProbe", "livenessProbe"].into_iter().filter(|_| container.name() == CCM) {
+        if let Some(what) = probe_problem(container, &container.value[probe]) {
+            found.add(container.defect(&format!("/{probe}"), format!("{probe}: {what}")));
+        }
+    }
 }
 
 fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
@@ -60,17 +58,18 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
     (!same).then(|| format!("port {probed} is not that of --secure-port, {served}"))
 }
 
-pub(super) fn cloud_config(input: Input) -> Vec<Error> {
-    report(input.containers(), |container| {
-        let (pointer, path) = container.flag("--cloud-config")?;
-        let what = match (input.parsed.flavor, input.parsed.of_kubernetes()) {
-            (Flavor::Kubernetes, Some(descriptor)) => kubernetes_config_problem(container, path, descriptor),
-            // Its descriptor cannot be read, which a rule of its own says.
-            (Flavor::Kubernetes, None) => None,
-            (Flavor::OpenShift, _) => cloud_config_problem(container, path),
-        }?;
-        Some((pointer, format!("--cloud-config {}: {what}", brief(path))))
-    })
+pub(super) fn cloud_config(container: &Part, found: &mut Found) {
+    let Some((pointer, path)) = container.flag("--cloud-config") else { return };
+    let parsed = container.input.parsed;
+    let what = match (parsed.flavor, parsed.of_kubernetes()) {
+        (Flavor::Kubernetes, Some(descriptor)) => kubernetes_config_problem(container, path, descriptor),
+        // Its descriptor cannot be read, which a rule of its own says.
+        (Flavor::Kubernetes, None) => None,
+        (Flavor::OpenShift, _) => cloud_config_problem(container, path),
+    };
+    if let Some(what) = what {
+        found.add(container.defect(&pointer, format!("--cloud-config {}: {what}", brief(path))));
+    }
 }
 
 fn cloud_config_problem<'a>(container: &Part<'a>, path: &'a str) -> Option<String> {
@@ -104,63 +103,57 @@ fn kubernetes_config_problem(container: &Part, path: &str, descriptor: &Descript
     (!is_there).then(|| format!("volume cloud-config with the file {} is not mounted there", config.file))
 }
 
-pub(super) fn volume_mounts(input: Input) -> Vec<Error> {
+pub(super) fn volume_mounts(input: Input, found: &mut Found) {
     let hints = Hints::default();
-    report(input.containers(), |container| {
+    for container in input.containers() {
         let volumes = &container.volumes.by_name;
-        let mounts = items(&container.value["volumeMounts"]).iter().enumerate();
-        let missing = mounts.filter_map(|(index, mount)| {
-            let name = mount["name"].as_str().filter(|name| !volumes.contains_key(name))?;
+        for (index, mount) in items(&container.value["volumeMounts"]).iter().enumerate() {
+            let Some(name) = mount["name"].as_str().filter(|name| !volumes.contains_key(name)) else { continue };
             let hint = hints.of(name, volumes.keys().copied());
             let what = format!("the pod has no volume {:?}{hint}", brief(name));
-            Some((format!("/volumeMounts/{index}/name"), what))
-        });
-        missing.collect::<Vec<_>>()
-    })
-}
-
-pub(super) fn privilege_escalation(input: Input) -> Vec<Error> {
-    report(input.containers(), |container| {
-        let context = &container.value["securityContext"];
-        if context["privileged"] == true {
-            return Some(("/securityContext/privileged", "the container is privileged"));
+            found.add(container.defect(&format!("/volumeMounts/{index}/name"), what));
         }
-        let is_allowed = context["allowPrivilegeEscalation"] != false;
-        is_allowed.then_some(("/securityContext/allowPrivilegeEscalation", "allowPrivilegeEscalation is not false"))
-    })
+    }
 }
 
-pub(super) fn capabilities(input: Input) -> Vec<Error> {
-    report(input.containers(), |container| {
-        let capabilities = &container.value["securityContext"]["capabilities"];
-        if !items(&capabilities["drop"]).iter().any(|name| name == "ALL") {
-            return Some(("/securityContext/capabilities/drop", "not all capabilities are dropped"));
-        }
-        let has_added = !items(&capabilities["add"]).is_empty();
-        has_added.then_some(("/securityContext/capabilities/add", "capabilities are added"))
-    })
+pub(super) fn privilege_escalation(container: &Part, found: &mut Found) {
+    let context = &container.value["securityContext"];
+    if context["privileged"] == true {
+        found.add(container.defect("/securityContext/privileged", "the container is privileged"));
+    } else if context["allowPrivilegeEscalation"] != false {
+        let pointer = "/securityContext/allowPrivilegeEscalation";
+        found.add(container.defect(pointer, "allowPrivilegeEscalation is not false"));
+    }
 }
 
-pub(super) fn seccomp<'a>(input: Input<'a>) -> Vec<Error> {
-    report(input.containers(), |container| {
-        // The container's profile overrides the pod's.
-        let profile = |value: &'a Value| value["securityContext"]["seccompProfile"]["type"].as_str();
-        let profile = profile(container.value).or_else(|| profile(container.pod));
-        let is_safe = matches!(profile, Some("RuntimeDefault" | "Localhost"));
-        (!is_safe).then_some(("/securityContext/seccompProfile", "no seccomp profile"))
-    })
+pub(super) fn capabilities(container: &Part, found: &mut Found) {
+    let capabilities = &container.value["securityContext"]["capabilities"];
+    if !items(&capabilities["drop"]).iter().any(|name| name == "ALL") {
+        found.add(container.defect("/securityContext/capabilities/drop", "not all capabilities are dropped"));
+    } else if !items(&capabilities["add"]).is_empty() {
+        found.add(container.defect("/securityContext/capabilities/add", "capabilities are added"));
+    }
 }
 
-pub(super) fn bootstrap_kubeconfig(input: Input) -> Vec<Error> {
-    report(input.ccms(Phase::Bootstrap), |ccm| {
-        let Some((pointer, path)) = ccm.flag("--kubeconfig") else {
-            return Some(("/args".to_owned(), "--kubeconfig is missing".to_owned()));
-        };
-        let is_mounted = ccm.volume_at(path).is_some_and(|(volume, file)| {
-            let host_path = &volume["hostPath"]["path"];
-            *host_path == BOOTSTRAP_SECRETS || (*host_path == BOOTSTRAP_KUBECONFIG && file.is_empty())
-        });
-        let what = || format!("--kubeconfig {} is no mount of hostPath {BOOTSTRAP_KUBECONFIG}", brief(path));
-        (!is_mounted).then(|| (pointer, what()))
-    })
+/// The container's profile overrides the pod's.
+pub(super) fn seccomp(container: &Part, found: &mut Found) {
+    let profiles =
+        [container.value, container.pod].map(|one| one["securityContext"]["seccompProfile"]["type"].as_str());
+    if !matches!(profiles[0].or(profiles[1]), Some("RuntimeDefault" | "Localhost")) {
+        found.add(container.defect("/securityContext/seccompProfile", "no seccomp profile"));
+    }
+}
+
+pub(super) fn bootstrap_kubeconfig(ccm: &Part, found: &mut Found) {
+    let Some((pointer, path)) = ccm.flag("--kubeconfig") else {
+        return found.add(ccm.defect("/args", "--kubeconfig is missing"));
+    };
+    let is_mounted = ccm.volume_at(path).is_some_and(|(volume, file)| {
+        let host_path = &volume["hostPath"]["path"];
+        *host_path == BOOTSTRAP_SECRETS || (*host_path == BOOTSTRAP_KUBECONFIG && file.is_empty())
+    });
+    if !is_mounted {
+        let what = format!("--kubeconfig {} is no mount of hostPath {BOOTSTRAP_KUBECONFIG}", brief(path));
+        found.add(ccm.defect(&pointer, what));
+    }
 }

@@ -15,31 +15,32 @@ use serde_path_to_error::Segment;
 
 use crate::{
     object::Object,
-    provider::{Error, verify::parts::Input},
+    provider::{
+        folder::Manifest,
+        verify::parts::{Found, Input},
+    },
     text::yaml::outline::{child, walk},
 };
 
-pub(super) fn known(input: Input) -> Vec<Error> {
-    let of_manifests = input.parsed.manifests.iter().flat_map(|manifest| {
-        let found = unknown(&manifest.object).into_iter();
-        found.map(|(pointer, what)| manifest.defect(&pointer, what))
-    });
-    of_manifests.collect()
+pub(super) fn known(_: Input, manifest: &Manifest, found: &mut Found) {
+    for (pointer, what) in unknown(&manifest.object) {
+        found.add(manifest.defect(&pointer, what));
+    }
 }
 
 /// Where a manifest is not what the API server reads: what [`unknown`] finds, and each null. That is an empty value to the API server,
-/// and nothing to the rules: JSON pointer and text.
-pub(super) fn misread(object: &Object) -> Vec<(String, String)> {
-    let mut found = unknown(object);
-    let mut nulls = Vec::new();
-    walk(object.value(), "", &mut |pointer, value| {
-        if value.is_null() {
-            nulls.push((pointer.to_owned(), "null, which the API server reads as an empty value".to_owned()));
+/// and nothing to the rules.
+pub(super) fn misread(_: Input, manifest: &Manifest, found: &mut Found) {
+    let mut unknown_at = BTreeSet::new();
+    for (pointer, what) in unknown(&manifest.object) {
+        found.add(manifest.defect(&pointer, what));
+        unknown_at.insert(pointer);
+    }
+    walk(manifest.object.value(), "", &mut |pointer, value| {
+        if value.is_null() && !unknown_at.contains(pointer) {
+            found.add(manifest.defect(pointer, "null, which the API server reads as an empty value"));
         }
     });
-    let known: BTreeSet<_> = found.iter().map(|(pointer, _)| pointer.clone()).collect();
-    found.extend(nulls.into_iter().filter(|(pointer, _)| !known.contains(pointer)));
-    found
 }
 
 /// The fields that the kind does not have, or not with this type: JSON pointer and text.

@@ -7,13 +7,12 @@ use serde_json::Value;
 
 use crate::{
     error::brief,
-    object::permissions,
     provider::{
         Error, Flavor, ImageSource, Phase,
         folder::Manifest,
         verify::{
             containers,
-            parts::{Input, items, report},
+            parts::{Found, Input, Part, Walk, items},
         },
     },
     text::{
@@ -28,21 +27,20 @@ use crate::{
 /// Words of text that is still to be written.
 const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 
-pub(super) fn readable(input: Input) -> Vec<Error> {
-    let mut defects = input.parsed.defects.clone();
+pub(super) fn readable(input: Input, found: &mut Found) {
+    input.parsed.defects.iter().for_each(|defect| found.add(defect.clone()));
     // The rule of container names reports a missing entry of `images` at the container.
-    if containers::names(input).is_empty() {
-        defects.extend(input.parsed.misfits());
+    if Walk::Provider(containers::names).defects(input).is_empty() {
+        input.parsed.misfits().into_iter().for_each(|defect| found.add(defect));
     }
-    defects
 }
 
-pub(super) fn ambiguous_scalars(input: Input) -> Vec<Error> {
-    let of_file = |(path, text)| {
-        let ambiguous = plain_scalars(text).into_iter().filter(|(_, word)| is_ambiguous(word));
-        ambiguous.map(move |(line, word)| Error::new(path, Some(Place::line(line)), format!("the plain word {word}")))
-    };
-    texts(input).flat_map(of_file).collect()
+pub(super) fn ambiguous_scalars(input: Input, found: &mut Found) {
+    for (path, text) in texts(input) {
+        for (line, word) in plain_scalars(text).into_iter().filter(|(_, word)| is_ambiguous(word)) {
+            found.add(Error::new(path, Some(Place::line(line)), format!("the plain word {word}")));
+        }
+    }
 }
 
 /// Whether YAML 1.1 and 1.2 read a plain word as different types.
@@ -62,14 +60,13 @@ fn texts(input: Input<'_>) -> impl Iterator<Item = (&str, &str)> {
     input.parsed.files.iter().filter_map(|(path, bytes)| Some((path.as_str(), std::str::from_utf8(bytes).ok()?)))
 }
 
-pub(super) fn placeholders(input: Input) -> Vec<Error> {
-    let mut defects = Vec::new();
+pub(super) fn placeholders(input: Input, found: &mut Found) {
     for (path, text) in texts(input) {
         for (document, lines) in yaml::documents_with_lines(text).unwrap_or_default() {
             let mut check = |pointer: &str, text: &str| {
                 if let Some(placeholder) = placeholder(text) {
                     let place = Place::line(lines.of(pointer));
-                    defects.push(Error::new(path, Some(place), format!("the placeholder {placeholder}")));
+                    found.add(Error::new(path, Some(place), format!("the placeholder {placeholder}")));
                 }
             };
             walk(&document, "", &mut |pointer, value| match value {
@@ -79,7 +76,6 @@ pub(super) fn placeholders(input: Input) -> Vec<Error> {
             });
         }
     }
-    defects
 }
 
 fn placeholder(text: &str) -> Option<String> {
@@ -97,29 +93,27 @@ fn placeholder(text: &str) -> Option<String> {
     })
 }
 
-pub(super) fn image_keys(Input { parsed, payload }: Input) -> Vec<Error> {
-    let images = parsed.of_openshift().into_iter().flat_map(|descriptor| &descriptor.images);
-    let unknown = images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.key)));
-    let defect = |(container, source): (&String, &ImageSource)| {
-        let what = format!("the images ConfigMap has no key {}", source.key);
-        parsed.descriptor_error(&format!("{}/key", child("/images", container)), what)
-    };
-    unknown.map(defect).collect()
+pub(super) fn image_keys(Input { parsed, payload }: Input, found: &mut Found) {
+    let Some(payload) = payload else { return };
+    for (container, ImageSource { key, .. }) in parsed.of_openshift().into_iter().flat_map(|one| &one.images) {
+        if !payload.image_keys.contains(key) {
+            let what = format!("the images ConfigMap has no key {key}");
+            found.add(parsed.descriptor_error(&format!("{}/key", child("/images", container)), what));
+        }
+    }
 }
 
-pub(super) fn credentials(input: Input) -> Vec<Error> {
-    // Elsewhere than on OpenShift people create the Secret.
-    let Some(payload) = input.payload.filter(|_| input.parsed.flavor == Flavor::OpenShift) else {
-        return Vec::new();
-    };
-    report(input.pods_of(Phase::Cluster), |pod| {
-        let namespace = pod.manifest.object.namespace();
-        let is_requested =
-            move |name: &String| payload.requested_secrets.contains(&(namespace.to_owned(), name.clone()));
-        let missing = secrets(pod.value).into_iter().filter(move |(_, name)| !is_requested(name));
-        missing
-            .map(move |(pointer, name)| (pointer, format!("no CredentialsRequest asks for Secret {namespace}/{name}")))
-    })
+/// Elsewhere than on OpenShift people create the Secret.
+pub(super) fn credentials(pod: &Part, found: &mut Found) {
+    let is_asked = pod.input.parsed.flavor == Flavor::OpenShift && pod.manifest.phase == Phase::Cluster;
+    let Some(payload) = pod.input.payload.filter(|_| is_asked) else { return };
+    let namespace = pod.manifest.object.namespace();
+    for (pointer, name) in secrets(pod.value) {
+        let what = format!("no CredentialsRequest asks for Secret {namespace}/{name}");
+        if !payload.requested_secrets.contains(&(namespace.to_owned(), name)) {
+            found.add(pod.defect(&pointer, what));
+        }
+    }
 }
 
 /// The Secrets that a pod mounts, has in its environment, or reads by the name in a variable, each with its JSON pointer.
@@ -135,54 +129,48 @@ fn secrets(pod: &Value) -> Vec<(String, String)> {
     found.into_iter().filter_map(|(pointer, name)| Some((pointer, name.as_str()?.to_owned()))).collect()
 }
 
-pub(super) fn duplicates(input: Input) -> Vec<Error> {
-    [Phase::Cluster, Phase::Bootstrap].into_iter().flat_map(|phase| duplicates_of(input, phase)).collect()
-}
-
-fn duplicates_of(input: Input, phase: Phase) -> Vec<Error> {
-    let mut seen = BTreeSet::new();
-    let repeated = input.manifests(phase).filter(|manifest| !seen.insert(manifest.object.key()));
-    repeated.map(|manifest| manifest.defect("", format!("{} is there already", manifest.object.key()))).collect()
-}
-
-pub(super) fn rbac_wildcards(input: Input) -> Vec<Error> {
-    let of_manifest = |manifest: &Manifest| {
-        let object = manifest.object.value();
-        let mut defects = Vec::new();
-        // Rules that cannot be read are a defect of their own.
-        for (index, rule) in permissions::rules(object).unwrap_or_default().iter().enumerate() {
-            let lists = [
-                ("apiGroups", &rule.groups),
-                ("resources", &rule.resources),
-                ("verbs", &rule.verbs),
-                ("nonResourceURLs", &rule.urls),
-            ];
-            let wildcards = lists.into_iter().filter(|(_, texts)| texts.iter().any(|text| text.contains('*')));
-            let defect = |(field, _)| manifest.defect(&format!("/rules/{index}/{field}"), "a wildcard");
-            defects.extend(wildcards.map(defect));
+pub(super) fn duplicates(input: Input, found: &mut Found) {
+    for phase in [Phase::Cluster, Phase::Bootstrap] {
+        let mut seen = BTreeSet::new();
+        for manifest in input.manifests(phase) {
+            if !seen.insert(manifest.object.key()) {
+                found.add(manifest.defect("", format!("{} is there already", manifest.object.key())));
+            }
         }
-        if object["roleRef"]["name"] == "cluster-admin" {
-            defects.push(manifest.defect("/roleRef/name", "cluster-admin grants every permission"));
-        }
-        defects
-    };
-    input.parsed.manifests.iter().flat_map(of_manifest).collect()
+    }
 }
 
-pub(super) fn namespaces(input: Input) -> Vec<Error> {
-    let allowed = input.parsed.flavor.namespaces();
-    let of_manifest = |manifest: &Manifest| {
-        let value = manifest.object.value();
-        let subjects = items(&value["subjects"]).iter().enumerate();
-        let subjects = subjects.map(|(index, input)| (format!("/subjects/{index}/namespace"), &input["namespace"]));
-        let own = ("/metadata/namespace".to_owned(), &value["metadata"]["namespace"]);
-        let defect = |(pointer, namespace): (String, &Value)| {
-            let other = namespace.as_str().filter(|name| !allowed.contains(name))?;
-            Some(manifest.defect(&pointer, format!("namespace {other}")))
-        };
-        std::iter::once(own).chain(subjects).filter_map(defect).collect::<Vec<_>>()
+pub(super) fn rbac_wildcards(_: Input, manifest: &Manifest, found: &mut Found) {
+    for (pointer, rule) in manifest.rules() {
+        let lists = [
+            ("apiGroups", &rule.groups),
+            ("resources", &rule.resources),
+            ("verbs", &rule.verbs),
+            ("nonResourceURLs", &rule.urls),
+        ];
+        for (field, _) in lists.into_iter().filter(|(_, texts)| texts.iter().any(|text| text.contains('*'))) {
+            found.add(manifest.defect(&format!("{pointer}/{field}"), "a wildcard"));
+        }
+    }
+    if manifest.object.value()["roleRef"]["name"] == "cluster-admin" {
+        found.add(manifest.defect("/roleRef/name", "cluster-admin grants every permission"));
+    }
+}
+
+pub(super) fn namespaces(input: Input, manifest: &Manifest, found: &mut Found) {
+    let value = manifest.object.value();
+    let mut check = |pointer: &str, namespace: &Value| {
+        let is_other = |name: &&str| !input.parsed.flavor.namespaces().contains(name);
+        if let Some(other) = namespace.as_str().filter(is_other) {
+            found.add(manifest.defect(pointer, format!("namespace {other}")));
+        }
     };
-    input.manifests(Phase::Cluster).flat_map(of_manifest).collect()
+    if manifest.phase == Phase::Cluster {
+        check("/metadata/namespace", &value["metadata"]["namespace"]);
+        for (index, subject) in items(&value["subjects"]).iter().enumerate() {
+            check(&format!("/subjects/{index}/namespace"), &subject["namespace"]);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::{
     facts::{Fact, ccm::ONLY},
-    object::Object,
     provider::{
-        CCM, Error, FactOrText, Phase,
+        CCM, FactOrText, Phase,
+        folder::Manifest,
         kubernetes::{CONTROL_PLANE_LABEL, INSTANCE_LABEL},
-        verify::parts::{Input, Part, items, report, require, require_flag},
+        verify::parts::{Found, Input, Part, items},
     },
 };
 
@@ -32,57 +32,57 @@ const TAINTS: [(&str, &str); 5] = [
     ("CriticalAddonsOnly", "NoSchedule"),
 ];
 
-/// The pods of the cloud-controller-manager itself; a node manager is on every node.
-fn pods_of_control_plane(input: Input) -> impl Iterator<Item = Part> {
-    let descriptor = input.parsed.of_kubernetes();
-    input.pods().filter(move |pod| !descriptor.is_some_and(|one| one.is_of_node_manager(&pod.manifest.object)))
+/// Whether a pod is not of the node manager, which is on every node.
+fn is_of_control_plane(pod: &Part) -> bool {
+    !pod.input.parsed.of_kubernetes().is_some_and(|one| one.is_of_node_manager(&pod.manifest.object))
 }
 
 /// The node manager is a DaemonSet.
-pub(super) fn node_manager(input: Input) -> Vec<Error> {
-    let Some(descriptor) = input.parsed.of_kubernetes() else { return Vec::new() };
-    let Some(name) = &descriptor.node_manager else { return Vec::new() };
-    let is_one = |object: &Object| {
+pub(super) fn node_manager(input: Input, found: &mut Found) {
+    let Some(descriptor) = input.parsed.of_kubernetes() else { return };
+    let Some(name) = &descriptor.node_manager else { return };
+    let is_one = |Manifest { object, .. }: &Manifest| {
         object.kind().kind == "DaemonSet" && object.name() == name && descriptor.is_of_node_manager(object)
     };
-    if input.manifests(Phase::Cluster).any(|manifest| is_one(&manifest.object)) {
-        return Vec::new();
+    if !input.manifests(Phase::Cluster).any(is_one) {
+        let what = format!("no DaemonSet {name} has the label app.kubernetes.io/name: {name}");
+        found.add(input.parsed.descriptor_error("/nodeManager", what));
     }
-    let what = format!("no DaemonSet {name} has the label app.kubernetes.io/name: {name}");
-    vec![input.parsed.descriptor_error("/nodeManager", what)]
 }
 
-pub(super) fn dns_policy(input: Input) -> Vec<Error> {
-    require(input.pods(), "/dnsPolicy", |policy| policy == "Default", "dnsPolicy is not Default")
-}
-
-pub(super) fn non_root(input: Input) -> Vec<Error> {
-    let root =
-        require(input.pods(), "/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true");
+pub(super) fn non_root(pod: &Part, found: &mut Found) {
+    pod.require("/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true", found);
     // The kubelet refuses an image whose user is a name.
-    let named = require(input.pods(), "/securityContext/runAsUser", Value::is_u64, "runAsUser is not a number");
-    root.into_iter().chain(named).collect()
+    pod.require("/securityContext/runAsUser", Value::is_u64, "runAsUser is not a number", found);
 }
 
-pub(super) fn node_affinity(input: Input) -> Vec<Error> {
-    report(pods_of_control_plane(input), |pod| {
-        let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-        let terms = items(pod.value.pointer(required).unwrap_or(&Value::Null));
-        let is_permission = |wanted: &Value| wanted["key"] == CONTROL_PLANE_LABEL && wanted["operator"] == "Exists";
-        let exists = terms.iter().any(|term| items(&term["matchExpressions"]).iter().any(is_permission));
-        let selector = pod.value["nodeSelector"].get(CONTROL_PLANE_LABEL).is_some();
-        let by_value = selector.then_some(("/nodeSelector", "nodeSelector compares the value of the label"));
-        by_value
-            .or_else(|| (!exists).then_some(("/affinity", "the label of the control plane is not required by Exists")))
-    })
+pub(super) fn node_affinity(pod: &Part, found: &mut Found) {
+    if !is_of_control_plane(pod) {
+        return;
+    }
+    if pod.value["nodeSelector"].get(CONTROL_PLANE_LABEL).is_some() {
+        found.add(pod.defect("/nodeSelector", "nodeSelector compares the value of the label"));
+    } else if !pod.affinity_terms().iter().any(requires_control_plane) {
+        found.add(pod.defect("/affinity", "the label of the control plane is not required by Exists"));
+    }
 }
 
-pub(super) fn tolerations(input: Input) -> Vec<Error> {
-    report(input.pods(), |pod| {
-        let tolerations = items(&pod.value["tolerations"]);
-        let missing = TAINTS.into_iter().filter(move |(key, effect)| !tolerates(tolerations, key, effect));
-        missing.map(|(key, effect)| ("/tolerations", format!("no toleration of the taint {key}:{effect}")))
-    })
+/// Whether a term of a node affinity requires the label of the control plane, whatever its value.
+pub(super) fn requires_control_plane(term: &Value) -> bool {
+    let is_label = |wanted: &Value| wanted["key"] == CONTROL_PLANE_LABEL && wanted["operator"] == "Exists";
+    items(&term["matchExpressions"]).iter().any(is_label)
+}
+
+pub(super) fn tolerations(pod: &Part, found: &mut Found) {
+    for (key, effect) in TAINTS {
+        require_toleration(pod, key, effect, found);
+    }
+}
+
+fn require_toleration(pod: &Part, key: &str, effect: &str, found: &mut Found) {
+    if !tolerates(items(&pod.value["tolerations"]), key, effect) {
+        found.add(pod.defect("/tolerations", format!("no toleration of the taint {key}:{effect}")));
+    }
 }
 
 fn tolerates(tolerations: &[Value], key: &str, effect: &str) -> bool {
@@ -93,109 +93,83 @@ fn tolerates(tolerations: &[Value], key: &str, effect: &str) -> bool {
     })
 }
 
-pub(super) fn single_identity(input: Input) -> Vec<Error> {
-    let containers = input.ccms(Phase::Cluster);
-    require_flag(containers, "--use-service-account-credentials", |value| value == Some("false"), "false")
-}
-
-pub(super) fn webhook_port(input: Input) -> Vec<Error> {
+pub(super) fn webhook_port(ccm: &Part, found: &mut Found) {
     let flag = "--webhook-secure-port";
-    let is_absent = input.parsed.of_kubernetes().is_some_and(|one| one.absent_flags.iter().any(|one| one == flag));
-    let containers = input.ccms(Phase::Cluster).filter(|_| !is_absent);
-    require_flag(containers, flag, |value| value == Some("0"), "0")
+    let descriptor = ccm.input.parsed.of_kubernetes();
+    if !descriptor.is_some_and(|one| one.absent_flags.iter().any(|one| one == flag)) {
+        ccm.require_flag(flag, |value| value == Some("0"), "0", found);
+    }
 }
 
-pub(super) fn arguments(input: Input) -> Vec<Error> {
-    let Some(descriptor) = input.parsed.of_kubernetes() else { return Vec::new() };
+pub(super) fn arguments(input: Input, found: &mut Found) {
+    let Some(descriptor) = input.parsed.of_kubernetes() else { return };
     let set = descriptor.arguments.get(CCM);
-    let is_set = |(flag, fact): &&(&str, Fact)| {
-        set.and_then(|flags| flags.get(*flag)).is_some_and(|source| source.value == FactOrText::Fact(*fact))
+    let mut check = |pointer: &str, (flag, fact): (&str, Fact)| {
+        let source = set.and_then(|flags| flags.get(flag));
+        if source.is_none_or(|source| source.value != FactOrText::Fact(fact)) {
+            found.add(input.parsed.descriptor_error(pointer, format!("{flag} is not the fact {}", fact.name())));
+        }
     };
-    let missing = FLAGS.iter().filter(|flag| !is_set(flag));
-    let what = |(flag, fact): &(&str, Fact)| format!("{flag} is not the fact {}", fact.name());
-    let missing = missing.map(|flag| input.parsed.descriptor_error("/arguments", what(flag)));
-    let subnets = Fact::PodCidrs;
-    let has_subnets = set.is_some_and(|flags| {
-        flags.get("--cluster-cidr").is_some_and(|source| source.value == FactOrText::Fact(subnets))
-    });
-    let without = (descriptor.routes.is_some() && !has_subnets)
-        .then(|| input.parsed.descriptor_error("/routes", what(&("--cluster-cidr", subnets))));
-    missing.chain(without).collect()
+    FLAGS.into_iter().for_each(|flag| check("/arguments", flag));
+    if descriptor.routes.is_some() {
+        check("/routes", ("--cluster-cidr", Fact::PodCidrs));
+    }
 }
 
-pub(super) fn instance_label(input: Input) -> Vec<Error> {
-    let wrong = input.manifests(Phase::Cluster).flat_map(|manifest| {
-        let value = manifest.object.value();
-        let labels = [
-            "/metadata/labels",
-            "/spec/selector/matchLabels",
-            "/spec/template/metadata/labels",
-            "/spec/template/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0/labelSelector/\
-             matchLabels",
-        ];
-        let wrong = labels.into_iter().filter(move |pointer| {
-            let is_needed = *pointer == "/metadata/labels" || value.pointer(pointer).is_some();
-            is_needed && value.pointer(pointer).and_then(|labels| labels.get(INSTANCE_LABEL)).is_none_or(|name| name != ONLY)
-        });
-        wrong.map(|pointer| manifest.defect(pointer, format!("no label {INSTANCE_LABEL}: {ONLY}")))
-    });
-    wrong.collect()
+pub(super) fn instance_label(_: Input, manifest: &Manifest, found: &mut Found) {
+    let labels = [
+        "/metadata/labels",
+        "/spec/selector/matchLabels",
+        "/spec/template/metadata/labels",
+        "/spec/template/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0/labelSelector/\
+         matchLabels",
+    ];
+    for pointer in labels {
+        let own = manifest.object.value().pointer(pointer);
+        let is_needed = own.is_some() || pointer == "/metadata/labels";
+        if is_needed && own.and_then(|labels| labels.get(INSTANCE_LABEL)).is_none_or(|name| name != ONLY) {
+            found.add(manifest.defect(pointer, format!("no label {INSTANCE_LABEL}: {ONLY}")));
+        }
+    }
 }
 
 /// The strategy of a Deployment whose replicas share a port of the host: the others stay until a new pod is ready.
-pub(super) fn deployment_strategy(input: Input) -> Vec<Error> {
-    let one_at_a_time = json!({"maxSurge": 0, "maxUnavailable": 1});
-    not_updated_by(
-        pods_of_control_plane(input).filter(|pod| pod.kind() == "Deployment"),
-        "/spec/strategy",
-        &one_at_a_time,
-        "the strategy is not RollingUpdate with maxSurge 0 and maxUnavailable 1",
-    )
+pub(super) fn deployment_strategy(pod: &Part, found: &mut Found) {
+    if pod.kind() == "Deployment" && is_of_control_plane(pod) {
+        let what = "the strategy is not RollingUpdate with maxSurge 0 and maxUnavailable 1";
+        require_strategy(pod, "/spec/strategy", &json!({"maxSurge": 0, "maxUnavailable": 1}), what, found);
+    }
 }
 
 /// The strategy of a DaemonSet whose pods share a port of the host, and what makes it count a dead node: half of three nodes, rounded
 /// up, are two, so that one may be dead; half of two are one. A node manager has pods on many nodes, of which several may be dead.
-pub(super) fn daemon_set_strategy(input: Input) -> Vec<Error> {
-    let half = json!({"maxSurge": 0, "maxUnavailable": "50%"});
-    let daemon_sets = || input.pods().filter(|pod| pod.kind() == "DaemonSet");
-    let strategy = not_updated_by(
-        daemon_sets(),
-        "/spec/updateStrategy",
-        &half,
-        "the updateStrategy is not RollingUpdate with maxSurge 0 and maxUnavailable 50%",
-    );
-    let key = "node.kubernetes.io/unreachable";
-    let uncounted = report(daemon_sets(), |pod| {
-        let is_tolerated = tolerates(items(&pod.value["tolerations"]), key, "NoSchedule");
-        (!is_tolerated).then(|| ("/tolerations", format!("no toleration of the taint {key}:NoSchedule")))
-    });
-    strategy.into_iter().chain(uncounted).collect()
+pub(super) fn daemon_set_strategy(pod: &Part, found: &mut Found) {
+    if pod.kind() == "DaemonSet" {
+        let what = "the updateStrategy is not RollingUpdate with maxSurge 0 and maxUnavailable 50%";
+        let half = json!({"maxSurge": 0, "maxUnavailable": "50%"});
+        require_strategy(pod, "/spec/updateStrategy", &half, what, found);
+        require_toleration(pod, "node.kubernetes.io/unreachable", "NoSchedule", found);
+    }
 }
 
-/// Those workloads that are not updated in this way.
-fn not_updated_by<'a>(
-    workloads: impl Iterator<Item = Part<'a>>,
-    pointer: &str,
-    wanted: &Value,
-    what: &str,
-) -> Vec<Error> {
-    let wrong = workloads.filter_map(|pod| {
-        let strategy = pod.manifest.object.value().pointer(pointer).unwrap_or(&Value::Null);
-        let is_permission = strategy["type"] == "RollingUpdate" && strategy["rollingUpdate"] == *wanted;
-        (!is_permission).then(|| pod.manifest.defect(pointer, what))
-    });
-    wrong.collect()
+fn require_strategy(pod: &Part, pointer: &str, wanted: &Value, what: &str, found: &mut Found) {
+    let strategy = pod.manifest.object.value().pointer(pointer).unwrap_or(&Value::Null);
+    if strategy["type"] != "RollingUpdate" || strategy["rollingUpdate"] != *wanted {
+        found.add(pod.manifest.defect(pointer, what));
+    }
 }
 
 /// A budget that does not count replicas that do not work.
-pub(super) fn eviction_policy(input: Input) -> Vec<Error> {
-    let budgets = input.manifests(Phase::Cluster).filter(|one| one.object.kind().kind == "PodDisruptionBudget");
-    let wrong = budgets.filter(|one| one.object.value()["spec"]["unhealthyPodEvictionPolicy"] != "AlwaysAllow");
-    wrong.map(|one| one.defect("/spec", "unhealthyPodEvictionPolicy is not AlwaysAllow")).collect()
+pub(super) fn eviction_policy(_: Input, manifest: &Manifest, found: &mut Found) {
+    let is_wrong = || manifest.object.value()["spec"]["unhealthyPodEvictionPolicy"] != "AlwaysAllow";
+    if manifest.is("PodDisruptionBudget") && is_wrong() {
+        found.add(manifest.defect("/spec", "unhealthyPodEvictionPolicy is not AlwaysAllow"));
+    }
 }
 
-pub(super) fn disruption_budget(input: Input) -> Vec<Error> {
-    let has_budget = input.manifests(Phase::Cluster).any(|one| one.object.kind().kind == "PodDisruptionBudget");
-    let deployments = input.deployments().filter(|_| !has_budget);
-    deployments.map(|pod| pod.manifest.defect("/spec", "a Deployment without a PodDisruptionBudget")).collect()
+pub(super) fn disruption_budget(pod: &Part, found: &mut Found) {
+    let has_budget = || pod.input.manifests(Phase::Cluster).any(|one| one.is("PodDisruptionBudget"));
+    if pod.is_deployment() && !has_budget() {
+        found.add(pod.manifest.defect("/spec", "a Deployment without a PodDisruptionBudget"));
+    }
 }

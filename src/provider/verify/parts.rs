@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     error::brief,
-    object::container_name,
+    object::{container_name, permissions},
     provider::{
         CCM, Error, Phase,
         folder::{Manifest, ParsedProvider},
@@ -27,6 +27,55 @@ pub(super) const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-secrets
 /// The cloud's configuration on the bootstrap VM.
 pub(super) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/cloud.conf";
 
+/// The function of a rule, by the parts that it checks one at a time.
+#[derive(Clone, Copy)]
+pub(super) enum Walk {
+    /// The whole provider.
+    Provider(fn(Input, &mut Found)),
+    /// Every manifest.
+    Manifests(fn(Input, &Manifest, &mut Found)),
+    /// Every pod specification.
+    Pods(fn(&Part, &mut Found)),
+    /// Every container, init containers first.
+    Containers(fn(&Part, &mut Found)),
+    /// Every container that is not an init container.
+    Running(fn(&Part, &mut Found)),
+    /// The CCM's containers of one phase.
+    Ccms(Phase, fn(&Part, &mut Found)),
+}
+
+impl Walk {
+    /// The defects of a provider.
+    pub(super) fn defects(self, input: Input) -> Vec<(Error, Option<String>)> {
+        let mut found = Found::default();
+        match self {
+            Self::Provider(check) => check(input, &mut found),
+            Self::Manifests(check) => input.parsed.manifests.iter().for_each(|one| check(input, one, &mut found)),
+            Self::Pods(check) => input.pods().for_each(|pod| check(&pod, &mut found)),
+            Self::Containers(check) => input.containers().for_each(|one| check(&one, &mut found)),
+            Self::Running(check) => input.running().for_each(|one| check(&one, &mut found)),
+            Self::Ccms(phase, check) => input.ccms(phase).for_each(|ccm| check(&ccm, &mut found)),
+        }
+        found.0
+    }
+}
+
+/// The defects that a rule has found so far, each with the value by which a policy allows it.
+#[derive(Default)]
+pub(super) struct Found(Vec<(Error, Option<String>)>);
+
+impl Found {
+    /// Adds a defect.
+    pub(super) fn add(&mut self, defect: Error) {
+        self.0.push((defect, None));
+    }
+
+    /// Adds a defect that a policy allows by this value.
+    pub(super) fn add_unless(&mut self, value: impl Into<String>, defect: Error) {
+        self.0.push((defect, Some(value.into())));
+    }
+}
+
 /// The input of a rule: a provider, and the install payload if there is one.
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a> {
@@ -37,6 +86,7 @@ pub(super) struct Input<'a> {
 /// A pod specification, or a container in one.
 #[derive(Clone)]
 pub(super) struct Part<'a> {
+    pub(super) input: Input<'a>,
     pub(super) manifest: &'a Manifest,
     pub(super) pod: &'a Value,
     /// The container; of a pod the same as `pod`.
@@ -74,45 +124,28 @@ pub(super) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Reports the problems of each part, as (JSON pointer in the part, text).
-pub(super) fn report<'a, I, P, W>(
-    parts: impl Iterator<Item = Part<'a>>,
-    problems: impl Fn(&Part<'a>) -> I,
-) -> Vec<Error>
-where
-    I: IntoIterator<Item = (P, W)>,
-    P: AsRef<str>,
-    W: Into<String>,
-{
-    let defects = |part| {
-        let problems = problems(&part).into_iter();
-        problems.map(move |(pointer, what)| part.defect(pointer.as_ref(), what))
-    };
-    parts.flat_map(defects).collect()
-}
+impl Manifest {
+    /// Whether its object is of this kind.
+    pub(super) fn is(&self, kind: &str) -> bool {
+        self.object.kind().kind == kind
+    }
 
-/// Reports each part whose value at a JSON pointer does not satisfy the predicate.
-pub(super) fn require<'a>(
-    parts: impl Iterator<Item = Part<'a>>,
-    pointer: &str,
-    predicate: impl Fn(&Value) -> bool,
-    what: &str,
-) -> Vec<Error> {
-    report(parts, |part| (!predicate(part.value.pointer(pointer).unwrap_or(&Value::Null))).then_some((pointer, what)))
-}
+    /// The text at a JSON pointer, empty where there is none.
+    pub(super) fn text(&self, pointer: &str) -> &str {
+        self.object.value().pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
 
-/// Reports each container whose flag, `None` where it is absent, does not satisfy the predicate.
-pub(super) fn require_flag<'a>(
-    containers: impl Iterator<Item = Part<'a>>,
-    flag: &str,
-    predicate: impl Fn(Option<&str>) -> bool,
-    wanted: &str,
-) -> Vec<Error> {
-    report(containers, |container| {
-        let (pointer, value) = container.flag(flag).unzip();
-        let what = || format!("{flag} is {}; it must be {wanted}", brief(value.unwrap_or("missing")));
-        (!predicate(value)).then(|| (pointer.unwrap_or_else(|| "/args".to_owned()), what()))
-    })
+    /// The rules of a role, each with its JSON pointer. One that cannot be read is a defect of the folder, and refused as such.
+    pub(super) fn rules(&self) -> impl Iterator<Item = (String, permissions::Rule<'_>)> {
+        let rules = permissions::rules(self.object.value()).unwrap_or_default();
+        rules.into_iter().enumerate().map(|(index, rule)| (format!("/rules/{index}"), rule))
+    }
+
+    /// The JSON pointers of the subjects of a binding, each with the subject.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = (String, &Value)> {
+        let subjects = items(&self.object.value()["subjects"]).iter().enumerate();
+        subjects.map(|(index, subject)| (format!("/subjects/{index}"), subject))
+    }
 }
 
 impl<'a> Input<'a> {
@@ -121,19 +154,14 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn pods(self) -> impl Iterator<Item = Part<'a>> {
-        self.parsed.manifests.iter().filter_map(|manifest| {
-            let pod = manifest.object.pod_spec()?;
-            let volumes = Rc::new(Volumes::of(pod));
-            Some(Part { manifest, pod, value: pod, volumes, pointer: manifest.object.pod_spec_pointer()?.to_owned() })
+        self.parsed.manifests.iter().filter_map(move |manifest| {
+            let (pod, pointer) = (manifest.object.pod_spec()?, manifest.object.pod_spec_pointer()?.to_owned());
+            Some(Part { input: self, manifest, pod, value: pod, volumes: Rc::new(Volumes::of(pod)), pointer })
         })
     }
 
     pub(super) fn pods_of(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
         self.pods().filter(move |pod| pod.manifest.phase == phase)
-    }
-
-    pub(super) fn deployments(self) -> impl Iterator<Item = Part<'a>> {
-        self.pods_of(Phase::Cluster).filter(|pod| pod.kind() == "Deployment")
     }
 
     /// The containers, init containers too.
@@ -172,6 +200,17 @@ impl<'a> Part<'a> {
         self.manifest.object.kind().kind
     }
 
+    /// Whether it is of a Deployment of the running cluster.
+    pub(super) fn is_deployment(&self) -> bool {
+        self.kind() == "Deployment" && self.manifest.phase == Phase::Cluster
+    }
+
+    /// The terms of the pod's node affinity, of which its node has to fit one.
+    pub(super) fn affinity_terms(&self) -> &'a [Value] {
+        let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+        items(self.pod.pointer(required).unwrap_or(&Value::Null))
+    }
+
     /// The JSON pointer in the manifest of one in the part.
     pub(super) fn at(&self, pointer: &str) -> String {
         format!("{}{pointer}", self.pointer)
@@ -182,6 +221,28 @@ impl<'a> Part<'a> {
         let (name, what) = (self.name(), what.into());
         let what = if name.is_empty() { what } else { format!("{}: {what}", brief(name)) };
         self.manifest.defect(&self.at(pointer), what)
+    }
+
+    /// Reports its value at a JSON pointer unless that satisfies the predicate.
+    pub(super) fn require(&self, pointer: &str, predicate: fn(&Value) -> bool, what: &str, found: &mut Found) {
+        if !predicate(self.value.pointer(pointer).unwrap_or(&Value::Null)) {
+            found.add(self.defect(pointer, what));
+        }
+    }
+
+    /// Reports a flag unless its value, `None` where it is absent, satisfies the predicate.
+    pub(super) fn require_flag(
+        &self,
+        flag: &str,
+        predicate: fn(Option<&str>) -> bool,
+        wanted: &str,
+        found: &mut Found,
+    ) {
+        let (pointer, value) = self.flag(flag).unzip();
+        if !predicate(value) {
+            let what = format!("{flag} is {}; it must be {wanted}", brief(value.unwrap_or("missing")));
+            found.add(self.defect(&pointer.unwrap_or_else(|| "/args".to_owned()), what));
+        }
     }
 
     /// The value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.

@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::{
     error::brief,
     provider::{
-        Error, Phase,
-        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Input, items, report},
+        Phase,
+        folder::Manifest,
+        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Found, Input, Part, items},
     },
 };
 
@@ -23,26 +24,24 @@ const TAINTS: [(&str, &str); 5] = [
 const BOOTSTRAP_HOST_PATHS: [&str; 4] =
     [BOOTSTRAP_SECRETS, BOOTSTRAP_KUBECONFIG, "/etc/kubernetes/bootstrap-configs", BOOTSTRAP_CONFIG];
 
-pub(super) fn replicas(input: Input) -> Vec<Error> {
-    let few = input.deployments().filter_map(|pod| {
-        // Kubernetes' default is one.
-        let replicas = pod.manifest.object.value().pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
-        let what = || format!("replicas is {replicas}, not 2 or more");
-        (replicas < 2).then(|| pod.manifest.defect("/spec/replicas", what()))
-    });
-    few.collect()
+pub(super) fn replicas(pod: &Part, found: &mut Found) {
+    // Kubernetes' default is one.
+    let replicas = pod.manifest.object.value().pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
+    if pod.is_deployment() && replicas < 2 {
+        found.add(pod.manifest.defect("/spec/replicas", format!("replicas is {replicas}, not 2 or more")));
+    }
 }
 
-pub(super) fn anti_affinity(input: Input) -> Vec<Error> {
-    report(input.deployments(), |pod| {
-        let labels = &pod.manifest.object.value()["spec"]["template"]["metadata"]["labels"];
-        let rules = &pod.value["affinity"]["podAntiAffinity"];
-        let required = items(&rules["requiredDuringSchedulingIgnoredDuringExecution"]).iter();
-        let preferred = items(&rules["preferredDuringSchedulingIgnoredDuringExecution"]).iter();
-        let mut terms = required.chain(preferred.map(|term| &term["podAffinityTerm"]));
+pub(super) fn anti_affinity(pod: &Part, found: &mut Found) {
+    let labels = &pod.manifest.object.value()["spec"]["template"]["metadata"]["labels"];
+    let rules = &pod.value["affinity"]["podAntiAffinity"];
+    let required = items(&rules["requiredDuringSchedulingIgnoredDuringExecution"]).iter();
+    let preferred = items(&rules["preferredDuringSchedulingIgnoredDuringExecution"]).iter();
+    let mut terms = required.chain(preferred.map(|term| &term["podAffinityTerm"]));
+    if pod.is_deployment() && !terms.any(|term| spreads(term, labels)) {
         let what = "no podAntiAffinity over kubernetes.io/hostname matches the pod's own labels";
-        (!terms.any(|term| spreads(term, labels))).then_some(("/affinity/podAntiAffinity", what))
-    })
+        found.add(pod.defect("/affinity/podAntiAffinity", what));
+    }
 }
 
 /// Whether an anti-affinity term keeps pods with these labels on different nodes.
@@ -52,24 +51,25 @@ fn spreads(term: &Value, labels: &Value) -> bool {
         && selected.is_some_and(|selected| selected.iter().all(|(key, value)| labels[key] == *value))
 }
 
-pub(super) fn priority_class(input: Input) -> Vec<Error> {
-    report(input.pods(), |pod| {
-        let class = pod.value["priorityClassName"].as_str().unwrap_or("missing");
-        let allowed: &[&str] = match pod.kind() {
-            "Deployment" => &["system-cluster-critical", "system-node-critical"],
-            _ => &["system-node-critical"],
-        };
-        let what = || format!("priorityClassName is {}, not {}", brief(class), allowed.join(" or "));
-        (!allowed.contains(&class)).then(|| ("/priorityClassName", what()))
-    })
+pub(super) fn priority_class(pod: &Part, found: &mut Found) {
+    let class = pod.value["priorityClassName"].as_str().unwrap_or("missing");
+    let allowed: &[&str] = match pod.kind() {
+        "Deployment" => &["system-cluster-critical", "system-node-critical"],
+        _ => &["system-node-critical"],
+    };
+    if !allowed.contains(&class) {
+        let what = format!("priorityClassName is {}, not {}", brief(class), allowed.join(" or "));
+        found.add(pod.defect("/priorityClassName", what));
+    }
 }
 
-pub(super) fn tolerations(input: Input) -> Vec<Error> {
-    report(input.pods_of(Phase::Cluster), |pod| {
-        let tolerations = items(&pod.value["tolerations"]);
-        let repelling = TAINTS.into_iter().filter(|taint| !tolerations.iter().any(|one| tolerates(one, *taint)));
-        repelling.map(|(key, _)| ("/tolerations", format!("no toleration of the taint {key}")))
-    })
+pub(super) fn tolerations(pod: &Part, found: &mut Found) {
+    let tolerations = items(&pod.value["tolerations"]);
+    for taint in TAINTS.into_iter().filter(|_| pod.manifest.phase == Phase::Cluster) {
+        if !tolerations.iter().any(|one| tolerates(one, taint)) {
+            found.add(pod.defect("/tolerations", format!("no toleration of the taint {}", taint.0)));
+        }
+    }
 }
 
 /// Whether the scheduler accepts a toleration for a taint with the effect `NoSchedule`.
@@ -81,25 +81,21 @@ fn tolerates(toleration: &Value, (key, value): (&str, &str)) -> bool {
         && (text("operator") == "Exists" || text("value") == value)
 }
 
-pub(super) fn host_paths(input: Input) -> Vec<Error> {
-    report(input.pods(), |pod| {
-        let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
-        let is_allowed = move |path: &str| is_bootstrap && BOOTSTRAP_HOST_PATHS.contains(&path);
-        let volumes = items(&pod.value["volumes"]).iter().enumerate();
-        let paths = volumes.filter_map(|(index, volume)| Some((index, volume["hostPath"]["path"].as_str()?)));
-        let disallowed = paths.filter(move |(_, path)| !is_allowed(path));
-        disallowed.map(|(index, path)| (format!("/volumes/{index}/hostPath/path"), format!("hostPath {}", brief(path))))
-    })
+pub(super) fn host_paths(pod: &Part, found: &mut Found) {
+    let is_allowed = |path: &str| pod.manifest.phase == Phase::Bootstrap && BOOTSTRAP_HOST_PATHS.contains(&path);
+    for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
+        if let Some(path) = volume["hostPath"]["path"].as_str().filter(|path| !is_allowed(path)) {
+            found.add(pod.defect(&format!("/volumes/{index}/hostPath/path"), format!("hostPath {}", brief(path))));
+        }
+    }
 }
 
-pub(super) fn static_pods(input: Input) -> Vec<Error> {
-    let others = input.manifests(Phase::Bootstrap).filter_map(|manifest| {
-        let (kind, namespace) = (manifest.object.kind().kind, manifest.object.namespace());
-        if kind != "Pod" {
-            return Some(manifest.defect("/kind", format!("a {kind} in bootstrap/")));
-        }
-        let what = || format!("the static Pod is in namespace {namespace}, not in kube-system");
-        (namespace != "kube-system").then(|| manifest.defect("/metadata/namespace", what()))
-    });
-    others.collect()
+pub(super) fn static_pods(_: Input, manifest: &Manifest, found: &mut Found) {
+    let (kind, namespace) = (manifest.object.kind().kind, manifest.object.namespace());
+    if manifest.phase == Phase::Bootstrap && kind != "Pod" {
+        found.add(manifest.defect("/kind", format!("a {kind} in bootstrap/")));
+    } else if manifest.phase == Phase::Bootstrap && namespace != "kube-system" {
+        let what = format!("the static Pod is in namespace {namespace}, not in kube-system");
+        found.add(manifest.defect("/metadata/namespace", what));
+    }
 }

@@ -68,19 +68,16 @@ impl Policy {
     /// The values for these providers that allow nothing, because nothing of the provider has them.
     pub fn unused(&self, parsed_providers: &[ParsedProvider]) -> Vec<yaml::Error> {
         let needed = values(parsed_providers);
+        let is_among = |name: &String| parsed_providers.iter().any(|parsed| parsed.name == *name);
         let mut unused = Vec::new();
-        for (provider, rules) in &self.providers {
-            if !parsed_providers.iter().any(|parsed| parsed.name == *provider) {
-                continue;
-            }
+        for (provider, rules) in self.providers.iter().filter(|(name, _)| is_among(name)) {
             for (rule, allowed) in rules {
-                let is_needed = |value: &str| {
-                    needed.iter().any(|(name, id, needed)| (*name, *id, needed.as_str()) == (provider, rule, value))
-                };
-                for Allowed { value, line } in allowed.iter().filter(|allowed| !is_needed(&allowed.value)) {
-                    let problem =
-                        format!("{provider}: {rule}: unused: nothing of the provider has {value:?}; remove it");
-                    unused.push(yaml::Error::at(*line, problem));
+                for Allowed { value, line } in allowed {
+                    if !needed.contains(&(provider.as_str(), rule.as_str(), value.clone())) {
+                        let problem =
+                            format!("{provider}: {rule}: unused: nothing of the provider has {value:?}; remove it");
+                        unused.push(yaml::Error::at(*line, problem));
+                    }
                 }
             }
         }
@@ -90,10 +87,10 @@ impl Policy {
 
 /// What the policy allows these providers, as `rule: value`.
 pub fn policy_exceptions(parsed_providers: &[ParsedProvider], policy: &Policy) -> Vec<String> {
-    let allowed: BTreeSet<_> =
-        values(parsed_providers).into_iter().filter(|(name, rule, value)| policy.allows(name, rule, value)).collect();
-    let words: BTreeSet<_> = allowed.iter().map(|(_, rule, value)| format!("{rule}: {value}")).collect();
-    words.into_iter().collect()
+    let needed = values(parsed_providers);
+    let allowed = needed.iter().filter(|(name, rule, value)| policy.allows(name, rule, value));
+    // Both flavors may need the same.
+    allowed.map(|(_, rule, value)| format!("{rule}: {value}")).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The file of a policy that allows these providers what this one does not; `None` if no policy can.

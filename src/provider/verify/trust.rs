@@ -11,10 +11,8 @@ mod never;
 mod objects;
 mod permissions;
 mod pods;
-mod prefixes;
 mod rules;
 mod secrets;
-mod types;
 
 pub(super) use rules::RULES;
 

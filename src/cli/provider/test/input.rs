@@ -11,7 +11,7 @@ use crate::{
     cluster::read,
     object::reference::SECRET,
     proposal::credentials::{Values, fits},
-    provider::{Kubernetes, Provider, package::read::Form},
+    provider::Kubernetes,
     text::Problem,
 };
 
@@ -19,14 +19,7 @@ use crate::{
 /// whoever tests it.
 pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Kubernetes> {
     let target = &args.target;
-    let loaded = load(target)?;
-    let provider = match loaded.form {
-        Form::BuiltIn if args.policy.provider_policy.is_some() => {
-            return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
-        }
-        Form::BuiltIn => Provider::of(loaded.package.name(), &loaded.package.parsed_providers())?,
-        _ => args.policy.accept(target, loaded)?,
-    };
+    let provider = args.policy.accept(target, load(target)?)?;
     let Some(provider) = provider.kubernetes else {
         return Err(wrong_usage(&format!("{target} has no flavor for any Kubernetes: there is no assets/kubernetes/")));
     };

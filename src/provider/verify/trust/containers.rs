@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::pods::{each, fields};
+use super::pods::fields;
 use crate::{
     object::reference::is_digest,
     provider::{
-        Error, Flavor, Phase,
+        Flavor, Phase,
         kubernetes::Image,
-        verify::{
-            Values,
-            parts::{Input, Part, items, report},
-        },
+        verify::parts::{Found, Input, Part, items},
     },
     text::yaml::outline::child,
 };
@@ -35,36 +32,34 @@ const FIELDS: [&str; 9] = [
 /// Before Kubernetes had a field, an annotation of the pod selected the profile of a container.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-pub(super) fn privileged(input: Input) -> Vec<Error> {
-    report(input.pods().chain(input.containers()), |part| {
+pub(super) fn privileged(input: Input, found: &mut Found) {
+    for part in input.pods().chain(input.containers()) {
         let context = &part.value["securityContext"];
-        let privileged =
-            (context["privileged"] == true).then_some(("/securityContext/privileged", "the container is privileged"));
-        let process = (context["windowsOptions"]["hostProcess"] == true)
-            .then_some(("/securityContext/windowsOptions", "the container is a process of the host"));
-        privileged.into_iter().chain(process)
-    })
+        if context["privileged"] == true {
+            found.add(part.defect("/securityContext/privileged", "the container is privileged"));
+        }
+        if context["windowsOptions"]["hostProcess"] == true {
+            found.add(part.defect("/securityContext/windowsOptions", "the container is a process of the host"));
+        }
+    }
 }
 
-pub(super) fn capabilities(input: Input) -> Values {
-    each(input.containers(), |container| {
-        let added = items(&container.value["securityContext"]["capabilities"]["add"]).iter().enumerate();
-        let added = added.map(|(index, name)| (index, name.as_str().unwrap_or_default()));
-        let found = added.map(|(index, name)| {
-            (format!("/securityContext/capabilities/add/{index}"), format!("adds {name}"), name.to_owned())
-        });
-        found.collect()
-    })
+pub(super) fn capabilities(container: &Part, found: &mut Found) {
+    let added = items(&container.value["securityContext"]["capabilities"]["add"]).iter().enumerate();
+    for (index, name) in added.map(|(index, name)| (index, name.as_str().unwrap_or_default())) {
+        let pointer = format!("/securityContext/capabilities/add/{index}");
+        found.add_unless(name, container.defect(&pointer, format!("adds {name}")));
+    }
 }
 
-pub(super) fn security_contexts(input: Input) -> Values {
-    let of_pods = each(input.pods(), |pod| loosened(&pod.value["securityContext"]));
-    let by_annotation = input.pods().flat_map(|pod| app_armor(&pod));
-    let of_containers = each(input.containers(), |container| {
+pub(super) fn security_contexts(input: Input, found: &mut Found) {
+    input.pods().for_each(|pod| loosened(&pod, found));
+    input.pods().for_each(|pod| app_armor(&pod, found));
+    for container in input.containers() {
+        loosened(&container, found);
         let context = &container.value["securityContext"];
-        let mut found = loosened(context);
         let mut missing = |pointer: &str, what: &str, field: &str| {
-            found.push((format!("/securityContext/{pointer}"), what.to_owned(), field.to_owned()));
+            found.add_unless(field, container.defect(&format!("/securityContext/{pointer}"), what));
         };
         if context["allowPrivilegeEscalation"] != false {
             let field = "allowPrivilegeEscalation";
@@ -73,78 +68,73 @@ pub(super) fn security_contexts(input: Input) -> Values {
         if !items(&context["capabilities"]["drop"]).iter().any(|name| name == "ALL") {
             missing("capabilities/drop", "capabilities are not dropped: drop has not ALL, in capitals", "capabilities");
         }
-        let has_profile =
-            [container.value, container.pod].iter().any(|one| one["securityContext"]["seccompProfile"].is_object());
-        if !has_profile {
+        if [container.value, container.pod].iter().all(|one| !one["securityContext"]["seccompProfile"].is_object()) {
             missing("seccompProfile", "seccompProfile is missing", "seccompProfile");
         }
-        found
-    });
-    of_pods.into_iter().chain(by_annotation).chain(of_containers).collect()
+    }
 }
 
 /// Whether a container may run as root. The bootstrap pod reads a file that only root may read.
-pub(super) fn root(input: Input) -> Values {
-    let containers = input.containers().filter(|container| container.manifest.phase == Phase::Cluster);
-    each(containers, |container| {
-        let field = |name: &str| {
-            let own = &container.value["securityContext"][name];
-            if own.is_null() { &container.pod["securityContext"][name] } else { own }
-        };
-        let user = field("runAsUser").as_f64().filter(|user| *user <= 0.0);
-        let user = user.map(|user| ("runAsUser", format!("runAsUser {user}")));
-        let non_root = (field("runAsNonRoot") != true).then(|| ("runAsNonRoot", "runAsNonRoot".to_owned()));
-        let found = user.into_iter().chain(non_root);
-        found
-            .map(|(name, value)| {
-                let problem = if name == "runAsUser" { value.clone() } else { "runAsNonRoot is not true".to_owned() };
-                (format!("/securityContext/{name}"), problem, value)
-            })
-            .collect()
-    })
+pub(super) fn root(container: &Part, found: &mut Found) {
+    if container.manifest.phase != Phase::Cluster {
+        return;
+    }
+    let field = |name: &str| {
+        let own = &container.value["securityContext"][name];
+        if own.is_null() { &container.pod["securityContext"][name] } else { own }
+    };
+    if let Some(user) = field("runAsUser").as_f64().filter(|user| *user <= 0.0) {
+        let value = format!("runAsUser {user}");
+        found.add_unless(&value, container.defect("/securityContext/runAsUser", &value));
+    }
+    if field("runAsNonRoot") != true {
+        let problem = "runAsNonRoot is not true";
+        found.add_unless("runAsNonRoot", container.defect("/securityContext/runAsNonRoot", problem));
+    }
 }
 
 /// The fields of a security context that loosen what the cluster sets by default.
-fn loosened(context: &Value) -> Vec<(String, String, String)> {
+fn loosened(part: &Part, found: &mut Found) {
+    let context = &part.value["securityContext"];
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
-    let value = |field: &str| match (field, &context[field]) {
-        // Rules of their own, or of containers only.
-        ("privileged" | "allowPrivilegeEscalation", _) => None,
-        ("windowsOptions", options) if options["hostProcess"] == true => None,
-        (field, _) if FIELDS.contains(&field) => None,
-        ("procMount", kind) if kind == "Default" => None,
-        ("procMount", kind) => Some(format!("procMount {}", kind.as_str().unwrap_or_default())),
-        ("seccompProfile" | "appArmorProfile", profile) if profile["type"] == "RuntimeDefault" => None,
-        ("seccompProfile" | "appArmorProfile", profile) => {
-            let words = [field.to_owned(), text(&profile["type"]), text(&profile["localhostProfile"])];
-            Some(words.join(" ").trim_end().to_owned())
-        }
-        _ => Some(field.to_owned()),
-    };
-    let found = fields(context).filter_map(|field| Some((format!("/securityContext/{field}"), value(field)?)));
-    found.map(|(pointer, value)| (pointer, value.clone(), value)).collect()
+    for field in fields(context) {
+        let value = match (field, &context[field]) {
+            // Rules of their own, or of containers only.
+            ("privileged" | "allowPrivilegeEscalation", _) => continue,
+            ("windowsOptions", options) if options["hostProcess"] == true => continue,
+            (field, _) if FIELDS.contains(&field) => continue,
+            ("procMount", kind) if kind == "Default" => continue,
+            ("procMount", kind) => format!("procMount {}", text(kind)),
+            ("seccompProfile" | "appArmorProfile", profile) if profile["type"] == "RuntimeDefault" => continue,
+            ("seccompProfile" | "appArmorProfile", profile) => {
+                let words = [field.to_owned(), text(&profile["type"]), text(&profile["localhostProfile"])];
+                words.join(" ").trim_end().to_owned()
+            }
+            _ => field.to_owned(),
+        };
+        found.add_unless(&value, part.defect(&format!("/securityContext/{field}"), &value));
+    }
 }
 
 /// The profiles of `AppArmor` that annotations of a pod select.
-fn app_armor(pod: &Part) -> Values {
+fn app_armor(pod: &Part, found: &mut Found) {
     let template = pod.manifest.object.pod_spec_pointer().and_then(|pointer| pointer.strip_suffix("/spec"));
     let at = format!("{}/metadata/annotations", template.unwrap_or_default());
     let annotations = pod.manifest.object.value().pointer(&at).and_then(Value::as_object).into_iter().flatten();
-    let profiles = annotations.filter(|(name, profile)| name.starts_with(APP_ARMOR) && *profile != "runtime/default");
-    let found = profiles.map(|(name, profile)| {
-        let value = format!("appArmorProfile {}", profile.as_str().unwrap_or_default());
-        let pointer = child(&at, name);
-        (pod.manifest.defect(&pointer, format!("the annotation {name} sets {value}")), value)
-    });
-    found.collect()
+    for (name, profile) in annotations.filter(|(name, _)| name.starts_with(APP_ARMOR)) {
+        if profile != "runtime/default" {
+            let value = format!("appArmorProfile {}", profile.as_str().unwrap_or_default());
+            let problem = format!("the annotation {name} sets {value}");
+            found.add_unless(value, pod.manifest.defect(&child(&at, name), problem));
+        }
+    }
 }
 
-pub(super) fn images(input: Input) -> Values {
-    each(input.containers(), |container| {
-        let image = container.value["image"].as_str().unwrap_or_default();
-        let what = image_problem(input, container.name(), image);
-        what.into_iter().map(|what| ("/image".to_owned(), format!("image {image}: {what}"), image.to_owned())).collect()
-    })
+pub(super) fn images(container: &Part, found: &mut Found) {
+    let image = container.value["image"].as_str().unwrap_or_default();
+    if let Some(what) = image_problem(container.input, container.name(), image) {
+        found.add_unless(image, container.defect("/image", format!("image {image}: {what}")));
+    }
 }
 
 fn image_problem(input: Input, container: &str, image: &str) -> Option<String> {
@@ -173,24 +163,19 @@ fn image_problem(input: Input, container: &str, image: &str) -> Option<String> {
 }
 
 /// Each tag whose image may be another one tomorrow: those of `images` of the descriptor for any Kubernetes without a digest.
-pub(super) fn image_digests(input: Input) -> Values {
+pub(super) fn image_digests(input: Input, found: &mut Found) {
     let images = input.parsed.of_kubernetes().into_iter().flat_map(|descriptor| &descriptor.images);
-    let of_image = |(container, Image { repository, versions, .. }): (&String, &Image)| {
-        let at = format!("/images/{container}/versions");
-        let newest = versions.tags.iter().map(|(minor, tag)| (tag.name.as_str(), format!("{at}/tags/{minor}")));
-        let verified = versions.verified.iter().enumerate();
-        let all = newest.chain(verified.map(|(index, tag)| (tag.as_str(), format!("{at}/verified/{index}"))));
+    for (container, Image { repository, versions, .. }) in images {
         let mut places = BTreeMap::<&str, String>::new();
-        for (tag, place) in all.filter(|(tag, _)| versions.digest_of(tag).is_none()) {
+        for (place, tag) in versions.places().filter(|(_, tag)| versions.digest_of(tag).is_none()) {
             places.entry(tag).or_insert(place);
         }
-        let defect = |(tag, place): (&str, String)| {
-            let image = format!("{repository}:{tag}");
-            (input.parsed.descriptor_error(&place, format!("{container}: {image} has no digest")), image)
-        };
-        places.into_iter().map(defect).collect::<Vec<_>>()
-    };
-    images.flat_map(of_image).collect()
+        for (tag, place) in places {
+            let (image, pointer) = (format!("{repository}:{tag}"), format!("/images/{container}/versions/{place}"));
+            let problem = format!("{container}: {image} has no digest");
+            found.add_unless(image, input.parsed.descriptor_error(&pointer, problem));
+        }
+    }
 }
 
 /// An image without its tag and digest.

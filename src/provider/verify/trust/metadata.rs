@@ -2,17 +2,16 @@
 
 use serde_json::Value;
 
-use super::pods::{each, fields};
+use super::pods::fields;
 use crate::{
     error::brief,
     provider::{
-        Phase,
+        Common, Describe, Phase,
         folder::Manifest,
-        verify::{
-            Values,
-            parts::{Input, items},
-        },
+        restriction,
+        verify::parts::{Found, Input, Part, items},
     },
+    text::yaml::outline::child,
 };
 
 /// The fields of metadata that a manifest needs.
@@ -37,124 +36,101 @@ const FREE: [&str; 5] = [
 const INSTANCE: (&str, &str) = ("app.kubernetes.io/instance", "cluster");
 
 /// Where an object, and the pods of one, have metadata.
-pub(super) const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
+const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
 
-pub(super) fn metadata(input: Input) -> Values {
-    let of_manifest = |manifest: &Manifest| -> Values {
-        let mut found = Vec::new();
-        for place in PLACES {
-            let Some(metadata) = manifest.object.value().pointer(place) else { continue };
-            for field in fields(metadata).filter(|field| !METADATA.contains(field)) {
-                found.push((
-                    manifest.defect(&format!("{place}/{field}"), format!("metadata.{}", brief(field))),
-                    field.to_owned(),
-                ));
-            }
-            let annotations = &metadata["annotations"];
-            // A rule of its own refuses AppArmor's.
-            let is_usual = |key: &&str| {
-                ANNOTATIONS.contains(key) || key.starts_with("container.apparmor.security.beta.kubernetes.io/")
-            };
-            for key in fields(annotations).filter(|key| !is_usual(key)) {
-                let pointer = format!("{place}/annotations/{}", escaped(key));
-                found.push((manifest.defect(&pointer, format!("the annotation {}", brief(key))), key.to_owned()));
-            }
+pub(super) fn metadata(_: Input, manifest: &Manifest, found: &mut Found) {
+    // A rule of its own refuses AppArmor's.
+    let is_usual =
+        |key: &str| ANNOTATIONS.contains(&key) || key.starts_with("container.apparmor.security.beta.kubernetes.io/");
+    for place in PLACES {
+        let metadata = manifest.object.value().pointer(place).unwrap_or(&Value::Null);
+        for field in fields(metadata).filter(|field| !METADATA.contains(field)) {
+            let problem = format!("metadata.{}", brief(field));
+            found.add_unless(field, manifest.defect(&format!("{place}/{field}"), problem));
         }
-        found
-    };
-    input.parsed.manifests.iter().flat_map(of_manifest).collect()
+        for key in fields(&metadata["annotations"]).filter(|key| !is_usual(key)) {
+            let pointer = child(&format!("{place}/annotations"), key);
+            found.add_unless(key, manifest.defect(&pointer, format!("the annotation {}", brief(key))));
+        }
+    }
 }
 
-pub(super) fn labels(input: Input) -> Values {
+pub(super) fn labels(input: Input, manifest: &Manifest, found: &mut Found) {
     let own = own(input);
-    let is_usual = |key: &str, value: &str| {
-        FREE.contains(&key)
+    for (pointer, key, value) in labels_of(manifest) {
+        let is_usual = FREE.contains(&key)
             || (key, value) == INSTANCE
             || (OWN.contains(&key) && value.starts_with(&own))
             // A rule of its own refuses these.
-            || key.contains("aggregate-to-")
-    };
-    let of_manifest = |manifest: &Manifest| -> Values {
-        let mut found = Vec::new();
-        for place in PLACES {
-            let Some(Value::Object(labels)) = manifest.object.value().pointer(&format!("{place}/labels")) else {
-                continue;
-            };
-            for (key, value) in labels {
-                let value = value.as_str().unwrap_or_default();
-                if !is_usual(key, value) {
-                    let pointer = format!("{place}/labels/{}", escaped(key));
-                    found.push((
-                        manifest.defect(&pointer, format!("the label {}={}", brief(key), brief(value))),
-                        format!("{key}={value}"),
-                    ));
-                }
-            }
+            || key.contains("aggregate-to-");
+        if !is_usual {
+            let problem = format!("the label {}={}", brief(key), brief(value));
+            found.add_unless(format!("{key}={value}"), manifest.defect(&pointer, problem));
         }
-        found
-    };
-    input.parsed.manifests.iter().flat_map(of_manifest).collect()
+    }
 }
 
-pub(super) fn selectors(input: Input) -> Values {
-    let own = own(input);
-    let of_manifest = |manifest: &Manifest| {
-        let place = match manifest.object.kind().kind {
-            "PodDisruptionBudget" => "/spec/selector/matchLabels",
-            "Service" => "/spec/selector",
-            _ => return None,
-        };
-        if has_own(manifest.object.value().pointer(place), &own) {
-            return None;
-        }
-        let value = manifest.title();
-        let problem = format!(
-            "{}: its selector has no label {} with a value that begins with {own}",
-            brief(&value),
-            OWN.join(" or ")
-        );
-        Some((manifest.defect("/spec", problem), value))
+/// The labels of an object and of its pods: JSON pointer, key and value.
+pub(super) fn labels_of(manifest: &Manifest) -> impl Iterator<Item = (String, &str, &str)> {
+    PLACES.iter().flat_map(move |place| {
+        let at = format!("{place}/labels");
+        let labels = manifest.object.value().pointer(&at).and_then(Value::as_object).into_iter().flatten();
+        labels.map(move |(key, value)| (child(&at, key), key.as_str(), value.as_str().unwrap_or_default()))
+    })
+}
+
+pub(super) fn selectors(input: Input, found: &mut Found) {
+    input.parsed.manifests.iter().for_each(|manifest| selector(input, manifest, found));
+    input.pods().for_each(|pod| affinity(&pod, found));
+}
+
+fn selector(input: Input, manifest: &Manifest, found: &mut Found) {
+    let (own, value) = (own(input), manifest.title());
+    let place = match manifest.object.kind().kind {
+        "PodDisruptionBudget" => "/spec/selector/matchLabels",
+        "Service" => "/spec/selector",
+        _ => return,
     };
-    let of_pods = each(input.pods(), |pod| others(&pod.value["affinity"], &own));
-    input.parsed.manifests.iter().filter_map(of_manifest).chain(of_pods).collect()
+    if !has_own(manifest.object.value().pointer(place), &own) {
+        let keys = OWN.join(" or ");
+        let problem =
+            format!("{}: its selector has no label {keys} with a value that begins with {own}", brief(&value));
+        found.add_unless(&value, manifest.defect("/spec", problem));
+    }
 }
 
 /// The workloads whose pods, or the selector that they find them by, have no label of the provider's own.
-pub(super) fn pod_labels(input: Input) -> Values {
+pub(super) fn pod_labels(input: Input, manifest: &Manifest, found: &mut Found) {
     let own = own(input);
-    let of_manifest = |manifest: &Manifest| {
-        let object = manifest.object.value();
-        // What is of another phase is refused as such.
-        if manifest.phase != Phase::Cluster || manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
-            return None;
-        }
-        let without = |pointer: &&str| !has_own(object.pointer(pointer), &own);
-        let place = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"].into_iter().find(without)?;
-        let value = manifest.title();
+    // What is of another phase is refused as such.
+    if manifest.phase != Phase::Cluster || manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
+        return;
+    }
+    let without = |pointer: &&str| !has_own(manifest.object.value().pointer(pointer), &own);
+    let mut places = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"].into_iter();
+    if let Some(place) = places.find(without) {
+        let (value, keys) = (manifest.title(), OWN.join(" or "));
         let field = place.trim_start_matches('/').replace('/', ".");
-        let problem = format!("{value}: {field} has no label {} with a value that begins with {own}", OWN.join(" or "));
-        Some((manifest.defect("/spec", problem), value))
-    };
-    input.parsed.manifests.iter().filter_map(of_manifest).collect()
+        let problem = format!("{value}: {field} has no label {keys} with a value that begins with {own}");
+        found.add_unless(value, manifest.defect("/spec", problem));
+    }
 }
 
 /// The budgets that let no pod be evicted, or may: how many pods there are follows from the cluster.
-pub(super) fn budgets(input: Input) -> Values {
-    let of_manifest = |manifest: &Manifest| {
-        let spec = &manifest.object.value()["spec"];
-        let (field, why) = if !spec["minAvailable"].is_null() {
-            ("minAvailable", "lets no pod be evicted where there are no more")
-        } else if !spec["maxUnavailable"].is_null() && number(&spec["maxUnavailable"]) < 1.0 {
-            ("maxUnavailable", "lets no pod be evicted")
-        } else {
-            return None;
-        };
-        let value = manifest.title();
-        let problem = format!("{}: {field} {why}", brief(&value));
-        Some((manifest.defect(&format!("/spec/{field}"), problem), value))
+pub(super) fn budgets(_: Input, manifest: &Manifest, found: &mut Found) {
+    let spec = &manifest.object.value()["spec"];
+    let (field, why) = if !manifest.is("PodDisruptionBudget") {
+        return;
+    } else if !spec["minAvailable"].is_null() {
+        ("minAvailable", "lets no pod be evicted where there are no more")
+    } else if !spec["maxUnavailable"].is_null() && number(&spec["maxUnavailable"]) < 1.0 {
+        ("maxUnavailable", "lets no pod be evicted")
+    } else {
+        return;
     };
-    let is_budget = |manifest: &&Manifest| manifest.object.kind().kind == "PodDisruptionBudget";
-    input.parsed.manifests.iter().filter(is_budget).filter_map(of_manifest).collect()
+    let value = manifest.title();
+    let problem = format!("{}: {field} {why}", brief(&value));
+    found.add_unless(&value, manifest.defect(&format!("/spec/{field}"), problem));
 }
 
 /// A number of pods or a percentage of them, without the sign; 0 if it is neither.
@@ -164,24 +140,23 @@ fn number(value: &Value) -> f64 {
 }
 
 /// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.
-fn others(affinity: &Value, own: &str) -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
+fn affinity(pod: &Part, found: &mut Found) {
+    let own = own(pod.input);
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list, term) in [
             ("requiredDuringSchedulingIgnoredDuringExecution", ""),
             ("preferredDuringSchedulingIgnoredDuringExecution", "/podAffinityTerm"),
         ] {
-            for (index, one) in items(&affinity[kind][list]).iter().enumerate() {
+            for (index, one) in items(&pod.value["affinity"][kind][list]).iter().enumerate() {
                 let one = one.pointer(term).unwrap_or(&Value::Null);
                 let is_elsewhere = ["namespaces", "namespaceSelector"].iter().any(|field| !one[field].is_null());
-                if is_elsewhere || !has_own(one.pointer("/labelSelector/matchLabels"), own) {
+                if is_elsewhere || !has_own(one.pointer("/labelSelector/matchLabels"), &own) {
                     let pointer = format!("/affinity/{kind}/{list}/{index}");
-                    found.push((pointer, format!("{kind} for the pods of others"), kind.to_owned()));
+                    found.add_unless(kind, pod.defect(&pointer, format!("{kind} for the pods of others")));
                 }
             }
         }
     }
-    found
 }
 
 /// Whether labels have one of the provider's own, whose value begins so.
@@ -195,7 +170,19 @@ pub(super) fn own(input: Input) -> String {
     format!("{}-cloud-", input.parsed.name)
 }
 
-/// A key in a JSON pointer.
-pub(super) fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
+/// The prefixes at a place of the descriptor that are no domain, or one that steers Kubernetes, networks or machines.
+pub(super) fn prefixes(input: Input, pointer: &str, of: fn(Common<'_>) -> &[String], found: &mut Found) {
+    let is_own = |prefix: &str| {
+        let domain = prefix.strip_suffix('/').filter(|domain| domain.contains('.') && !domain.contains('/'));
+        let mut others = restriction::KUBERNETES.into_iter().chain(restriction::SHARED);
+        let is_within = |domain: &str, other: &str| {
+            domain.strip_suffix(other).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        domain.is_some_and(|domain| !others.any(|other| is_within(domain, other)))
+    };
+    let prefixes = input.parsed.descriptor.as_ref().map(|descriptor| of(descriptor.common())).unwrap_or_default();
+    for (index, prefix) in prefixes.iter().enumerate().filter(|(_, prefix)| !is_own(prefix)) {
+        let problem = format!("the prefix {:?}", brief(prefix));
+        found.add_unless(prefix, input.parsed.descriptor_error(&format!("{pointer}/{index}"), problem));
+    }
 }

@@ -6,20 +6,17 @@ use serde_json::Value;
 
 use super::{
     SYSTEM,
-    metadata::{PLACES, escaped, own},
+    metadata::{labels_of, own},
     never,
 };
 use crate::{
     error::brief,
-    object::POD,
+    object::{POD, is_name},
     provider::{
         AUTHENTICATION_READER, Error, Phase,
         folder::Manifest,
         restriction,
-        verify::{
-            Values,
-            parts::{Input, Part, items},
-        },
+        verify::parts::{Found, Input, Part, items},
     },
 };
 
@@ -30,124 +27,106 @@ const KUBE_SYSTEM: &str = "kube-system";
 /// the place of another one. The name of the `CloudControllerManager` may follow.
 const RESERVED: [&str; 2] = ["-delete-nodes", "-next"];
 
-/// A text of a manifest.
-fn text<'a>(manifest: &'a Manifest, pointer: &str) -> &'a str {
-    manifest.object.value().pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+/// A name is a part of paths in the API, of files that are written, and of other names.
+pub(super) fn syntax_of_names(_: Input, manifest: &Manifest, found: &mut Found) {
+    let object = &manifest.object;
+    // Names of RBAC may have colons; a rule of its own refuses those of the system.
+    let is_of_rbac = object.kind().group == "rbac.authorization.k8s.io";
+    let is_bad = |name: &str| match name {
+        name if is_of_rbac => !name.split(':').all(is_name),
+        name => !is_name(name) && !name.starts_with(SYSTEM),
+    };
+    for (pointer, name) in [("/metadata/name", object.name()), ("/metadata/namespace", object.namespace())] {
+        if !name.is_empty() && is_bad(name) {
+            found.add(manifest.defect(pointer, format!("the name {name:?}")));
+        }
+    }
 }
 
 /// Of the kinds that are not usual a policy may allow single objects. Webhooks, `CustomResourceDefinition`s, Namespaces and Secrets are
 /// refused before any rule is asked: the operator can apply none.
-pub(super) fn kinds(input: Input) -> Values {
-    let is_usual = |manifest: &&Manifest| {
-        let kind = manifest.object.kind();
-        if manifest.phase == Phase::Bootstrap { kind == &POD } else { kind.is_usual }
-    };
-    let others = input.parsed.manifests.iter().filter(|manifest| !is_usual(manifest));
-    let defect = |manifest: &Manifest| {
+pub(super) fn kinds(_: Input, manifest: &Manifest, found: &mut Found) {
+    let kind = manifest.object.kind();
+    let is_usual = if manifest.phase == Phase::Bootstrap { kind == &POD } else { kind.is_usual };
+    if !is_usual {
         let value = manifest.title();
-        (manifest.defect("/kind", brief(&value)), value)
-    };
-    others.map(defect).collect()
+        found.add_unless(&value, manifest.defect("/kind", brief(&value)));
+    }
 }
 
-pub(super) fn names(input: Input) -> Values {
-    let own = own(input);
-    let is_own = |name: &str| {
-        let begins =
-            [own.as_str(), &format!("authentication-reader-{own}")].iter().any(|start| name.starts_with(start));
-        // A rule of its own refuses names of the system.
-        let without_instance = name.strip_suffix("-cluster").unwrap_or(name);
-        let mut reserved = RESERVED.into_iter().chain(restriction::reserved());
-        let is_reserved = reserved.any(|end| without_instance.ends_with(end) || name.ends_with(end));
-        name.starts_with(SYSTEM) || begins && !is_reserved
-    };
-    let others = input.parsed.manifests.iter().filter(|manifest| !is_own(manifest.object.name()));
-    let defect = |manifest: &Manifest| {
+pub(super) fn names(input: Input, manifest: &Manifest, found: &mut Found) {
+    let (own, name) = (own(input), manifest.object.name());
+    let begins = [own.as_str(), &format!("authentication-reader-{own}")].iter().any(|start| name.starts_with(start));
+    let without_instance = name.strip_suffix("-cluster").unwrap_or(name);
+    let mut reserved = RESERVED.into_iter().chain(restriction::reserved());
+    let is_reserved = reserved.any(|end| without_instance.ends_with(end) || name.ends_with(end));
+    // A rule of its own refuses names of the system.
+    if !name.starts_with(SYSTEM) && (!begins || is_reserved) {
         let value = manifest.title();
-        (
-            manifest.defect(
-                "/metadata/name",
-                format!("{}: the name does not begin with {own}, or ends as those of the operator", brief(&value)),
-            ),
-            value,
-        )
-    };
-    others.map(defect).collect()
+        let problem =
+            format!("{}: the name does not begin with {own}, or ends as those of the operator", brief(&value));
+        found.add_unless(&value, manifest.defect("/metadata/name", problem));
+    }
 }
 
-pub(super) fn system_names(input: Input) -> Vec<Error> {
-    let of_manifest = |manifest: &Manifest| {
-        let subjects = 0..items(&manifest.object.value()["subjects"]).len();
-        let subjects = subjects.map(|index| format!("/subjects/{index}/name"));
-        let places = ["/metadata/name", "/roleRef/name"].map(str::to_owned).into_iter().chain(subjects);
-        let system = places.filter(|place| text(manifest, place).starts_with(SYSTEM));
-        system
-            .map(|place| manifest.defect(&place, format!("the name {}", brief(text(manifest, &place)))))
-            .collect::<Vec<_>>()
-    };
-    input.parsed.manifests.iter().flat_map(of_manifest).collect()
+pub(super) fn system_names(_: Input, manifest: &Manifest, found: &mut Found) {
+    let subjects = manifest.subjects().map(|(pointer, _)| format!("{pointer}/name"));
+    for place in ["/metadata/name", "/roleRef/name"].map(str::to_owned).into_iter().chain(subjects) {
+        let name = manifest.text(&place);
+        if name.starts_with(SYSTEM) {
+            found.add(manifest.defect(&place, format!("the name {}", brief(name))));
+        }
+    }
 }
 
-pub(super) fn namespaces(input: Input) -> Values {
-    let own = input.parsed.flavor.namespaces();
-    let others = input.parsed.manifests.iter().filter(|manifest| {
-        let object = &manifest.object;
-        object.kind().namespaced && !own.contains(&object.namespace())
-    });
-    let defect = |manifest: &Manifest| {
-        let namespace = manifest.object.namespace();
-        (manifest.defect("/metadata/namespace", format!("namespace {}", brief(namespace))), namespace.to_owned())
-    };
-    others.map(defect).collect()
+pub(super) fn namespaces(input: Input, manifest: &Manifest, found: &mut Found) {
+    let namespace = manifest.object.namespace();
+    if manifest.object.kind().namespaced && !input.parsed.flavor.namespaces().contains(&namespace) {
+        let problem = format!("namespace {}", brief(namespace));
+        found.add_unless(namespace, manifest.defect("/metadata/namespace", problem));
+    }
 }
 
-pub(super) fn references(input: Input) -> Values {
+/// References to objects that the provider's folder does not contain.
+pub(super) fn references(input: Input, found: &mut Found) {
     let objects = input.manifests(Phase::Cluster).map(|manifest| &manifest.object);
     let own: BTreeSet<_> = objects.map(|one| (one.kind().kind, one.namespace(), one.name())).collect();
-    let is_own = |kind: &str, namespace: &str, name: &str| own.contains(&(kind, namespace, name));
-    let mut defects = Vec::new();
+    let mut check = |defect: Error, (kind, namespace, name): (&str, &str, &str)| {
+        if !own.contains(&(kind, namespace, name)) {
+            let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+            let value = format!("{kind} {name}");
+            let problem = format!("{} is not in the provider's folder", brief(&value));
+            found.add_unless(value, defect.described(problem));
+        }
+    };
     for manifest in &input.parsed.manifests {
-        for (pointer, kind, namespace, name) in bound(manifest) {
+        for (pointer, bound) in bound(manifest) {
+            let (kind, _, name) = bound;
             // Rules of their own refuse names of the system, and roles that hold everything.
             let is_refused = name.starts_with(SYSTEM) || (kind == "ClusterRole" && never::ROLES.contains(&name));
-            if is_own(kind, namespace, name) || is_refused {
-                continue;
-            }
-            let is_reader = (kind, namespace, name) == ("Role", KUBE_SYSTEM, AUTHENTICATION_READER);
-            if !is_reader {
-                defects.push(reference(manifest.defect(&pointer, ""), kind, namespace, name));
+            if !is_refused && bound != ("Role", KUBE_SYSTEM, AUTHENTICATION_READER) {
+                check(manifest.defect(&pointer, ""), bound);
             }
         }
     }
     for pod in input.pods() {
-        let namespace = pod.manifest.object.namespace();
         for (field, name) in accounts(&pod) {
-            if !is_own("ServiceAccount", namespace, name) {
-                defects.push(reference(pod.defect(field, ""), "ServiceAccount", namespace, name));
-            }
+            check(pod.defect(field, ""), ("ServiceAccount", pod.manifest.object.namespace(), name));
         }
     }
-    defects
 }
 
-/// A reference to an object that the provider's folder does not contain.
-fn reference(defect: Error, kind: &str, namespace: &str, name: &str) -> (Error, String) {
-    let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-    let value = format!("{kind} {name}");
-    (defect.described(format!("{} is not in the provider's folder", brief(&value))), value)
-}
-
-/// The role and the subjects of a binding: JSON pointer, kind, namespace, name.
-fn bound(manifest: &Manifest) -> Vec<(String, &str, &str, &str)> {
+/// The role and the subjects of a binding: JSON pointer, and kind, namespace and name.
+fn bound(manifest: &Manifest) -> Vec<(String, (&str, &str, &str))> {
     if manifest.object.value().get("roleRef").is_none() {
         return Vec::new();
     }
-    let role = text(manifest, "/roleRef/kind");
+    let role = manifest.text("/roleRef/kind");
     let of_role = if role == "Role" { manifest.object.namespace() } else { "" };
-    let mut bound = vec![("/roleRef/name".to_owned(), role, of_role, text(manifest, "/roleRef/name"))];
-    for index in 0..items(&manifest.object.value()["subjects"]).len() {
-        let of = |field: &str| text(manifest, &format!("/subjects/{index}/{field}"));
-        bound.push((format!("/subjects/{index}/name"), of("kind"), of("namespace"), of("name")));
+    let mut bound = vec![("/roleRef/name".to_owned(), (role, of_role, manifest.text("/roleRef/name")))];
+    for (pointer, _) in manifest.subjects() {
+        let of = |field: &str| manifest.text(&format!("{pointer}/{field}"));
+        bound.push((format!("{pointer}/name"), (of("kind"), of("namespace"), of("name"))));
     }
     bound
 }
@@ -164,62 +143,40 @@ fn accounts<'a>(pod: &Part<'a>) -> Vec<(&'static str, &'a str)> {
     if named.is_empty() && !is_static { vec![("/serviceAccountName", "default")] } else { named }
 }
 
-pub(super) fn aggregation(input: Input) -> Vec<Error> {
-    let of_manifest = |manifest: &Manifest| {
-        let value = manifest.object.value();
-        let rule = value.get("aggregationRule").is_some();
-        let rule = rule.then(|| manifest.defect("/aggregationRule", "an aggregated role"));
-        // Of pods it gives nothing, but a label of others is none that they need.
-        let labels = PLACES.iter().flat_map(|place| {
-            let labels = value.pointer(&format!("{place}/labels")).and_then(Value::as_object).into_iter().flatten();
-            let labels = labels.map(|(label, _)| label).filter(|label| label.contains("aggregate-to-"));
-            labels.map(move |label| {
-                let pointer = format!("{place}/labels/{}", escaped(label));
-                manifest.defect(&pointer, format!("the label {}", brief(label)))
-            })
-        });
-        rule.into_iter().chain(labels).collect::<Vec<_>>()
-    };
-    input.parsed.manifests.iter().flat_map(of_manifest).collect()
+pub(super) fn aggregation(_: Input, manifest: &Manifest, found: &mut Found) {
+    if manifest.object.value().get("aggregationRule").is_some() {
+        found.add(manifest.defect("/aggregationRule", "an aggregated role"));
+    }
+    // Of pods it gives nothing, but a label of others is none that they need.
+    for (pointer, label, _) in labels_of(manifest).filter(|(_, label, _)| label.contains("aggregate-to-")) {
+        found.add(manifest.defect(&pointer, format!("the label {}", brief(label))));
+    }
 }
 
 /// Where else the operator would write the configuration.
-pub(super) fn published(input: Input) -> Values {
+pub(super) fn published(input: Input, found: &mut Found) {
     let config = input.parsed.of_openshift().and_then(|one| one.cloud_config.as_ref());
-    let gate = config.and_then(|config| config.publish_with_feature_gate.as_ref());
-    let defect = |gate: &String| {
+    if let Some(gate) = config.and_then(|config| config.publish_with_feature_gate.as_ref()) {
         let problem = format!("publishWithFeatureGate {}", brief(gate));
-        (input.parsed.descriptor_error("/cloudConfig/publishWithFeatureGate", problem), gate.clone())
-    };
-    gate.map(defect).into_iter().collect()
+        found.add_unless(gate, input.parsed.descriptor_error("/cloudConfig/publishWithFeatureGate", problem));
+    }
 }
 
-pub(super) fn services(input: Input) -> Values {
-    let services = input.parsed.manifests.iter().filter(|manifest| manifest.object.kind().kind == "Service");
-    services.flat_map(exposures).collect()
-}
-
-fn exposures(manifest: &Manifest) -> Values {
+pub(super) fn services(_: Input, manifest: &Manifest, found: &mut Found) {
     let spec = &manifest.object.value()["spec"];
-    let mut found = Vec::new();
-    let mut see = |pointer: String, value: &Value, usual: &[&str]| {
-        if let Some(text) = value.as_str().filter(|text| !usual.contains(text)) {
-            found.push((pointer, text.to_owned()));
+    let mut check = |field: &str, pointer: &str, value: &Value, usual: &[&str]| {
+        if let Some(text) = value.as_str().filter(|text| !usual.contains(text) && manifest.is("Service")) {
+            let value = format!("{field} {text}");
+            found.add_unless(&value, manifest.defect(pointer, brief(&value)));
         }
     };
-    see("/spec/type".into(), &spec["type"], &["ClusterIP"]);
+    check("type", "/spec/type", &spec["type"], &["ClusterIP"]);
     for field in ["clusterIP", "loadBalancerIP", "externalName"] {
-        see(format!("/spec/{field}"), &spec[field], &["", "None"]);
+        check(field, &format!("/spec/{field}"), &spec[field], &["", "None"]);
     }
     for field in ["clusterIPs", "externalIPs"] {
         for (index, address) in items(&spec[field]).iter().enumerate() {
-            see(format!("/spec/{field}/{index}"), address, &["None"]);
+            check(field, &format!("/spec/{field}/{index}"), address, &["None"]);
         }
     }
-    let defect = |(pointer, text): (String, String)| {
-        let field = pointer.split('/').nth(2).unwrap_or_default();
-        let value = format!("{field} {text}");
-        (manifest.defect(&pointer, brief(&value)), value)
-    };
-    found.into_iter().map(defect).collect()
 }

@@ -5,11 +5,10 @@ use super::{
     never::{self, READ, is_mighty},
 };
 use crate::{
-    object::permissions::{self, Rule},
+    object::permissions::{Permission, Rule},
     provider::{
         CCM, Error, Flavor, Phase,
-        folder::Manifest,
-        verify::{Values, parts::Input},
+        verify::parts::{Found, Input, Walk},
     },
 };
 
@@ -94,15 +93,9 @@ impl Grant<'_> {
         format!("{group}{}:{}{name}", self.resource, self.verb)
     }
 
-    fn defect(&self, problem: impl Into<String>) -> Error {
-        self.defect.clone().described(problem)
+    fn defect(&self) -> Error {
+        self.defect.clone().described(format!("grants {}", self.value()))
     }
-}
-
-/// The rules of a role, each with its JSON pointer. One that cannot be read is a defect of the folder, and refused as such.
-fn rules(manifest: &Manifest) -> impl Iterator<Item = (String, Rule<'_>)> {
-    let rules = permissions::rules(manifest.object.value()).unwrap_or_default();
-    rules.into_iter().enumerate().map(|(index, rule)| (format!("/rules/{index}"), rule))
 }
 
 /// The most permissions that the roles of a folder grant: a cloud-controller-manager needs some fifty.
@@ -120,40 +113,35 @@ fn count(rule: &Rule) -> usize {
 }
 
 /// The rules that grant more than a folder may.
-pub(super) fn too_many(input: Input) -> Vec<Error> {
+pub(super) fn too_many(input: Input, found: &mut Found) {
     let mut left = MAX_GRANTS;
-    let of_manifest = |manifest: &Manifest| {
-        let of_rule = |(pointer, rule): (String, Rule)| {
+    for manifest in &input.parsed.manifests {
+        for (pointer, rule) in manifest.rules() {
             let count = count(&rule);
-            match left.checked_sub(count) {
-                Some(rest) => {
-                    left = rest;
-                    None
-                }
-                None => {
-                    Some(manifest.defect(&pointer, format!("{count} permissions; a folder may grant {MAX_GRANTS}")))
-                }
+            if count <= left {
+                left -= count;
+            } else {
+                let problem = format!("{count} permissions; a folder may grant {MAX_GRANTS}");
+                found.add(manifest.defect(&pointer, problem));
             }
-        };
-        rules(manifest).filter_map(of_rule).collect::<Vec<_>>()
-    };
-    input.parsed.manifests.iter().flat_map(of_manifest).collect()
+        }
+    }
 }
 
 fn grants(input: Input<'_>) -> Vec<Grant<'_>> {
     let mut grants = Vec::new();
     // Refused by a rule of its own: nothing is worked out of them.
-    if !too_many(input).is_empty() {
+    if !Walk::Provider(too_many).defects(input).is_empty() {
         return grants;
     }
     for manifest in input.manifests(Phase::Cluster) {
         let is_in_namespace = manifest.object.kind().namespaced;
-        for (pointer, rule) in rules(manifest) {
+        for (pointer, rule) in manifest.rules() {
             // An empty name is that of requests without one, such as a list.
             let is_for_all = rule.names.is_empty() || rule.names.contains(&"");
             let names = if is_for_all { vec![None] } else { rule.names.iter().copied().map(Some).collect() };
             let defect = manifest.defect(&pointer, "");
-            for permissions::Permission { group, resource, verb, .. } in rule.permissions() {
+            for Permission { group, resource, verb, .. } in rule.permissions() {
                 for name in &names {
                     let (defect, name) = (defect.clone(), *name);
                     grants.push(Grant { defect, is_in_namespace, group, resource, verb, name });
@@ -177,55 +165,32 @@ fn grants(input: Input<'_>) -> Vec<Grant<'_>> {
     grants
 }
 
-pub(super) fn rbac(input: Input) -> Vec<Error> {
-    let mut defects: Vec<_> = grants(input)
-        .iter()
-        .filter(|grant| grant.is_refused())
-        .map(|grant| grant.defect(format!("grants {}", grant.value())))
-        .collect();
+pub(super) fn rbac(input: Input, found: &mut Found) {
+    for grant in grants(input).iter().filter(|grant| grant.is_refused()) {
+        found.add(grant.defect());
+    }
     for manifest in input.manifests(Phase::Cluster) {
-        for (pointer, rule) in rules(manifest) {
-            if !rule.urls.is_empty() {
-                defects.push(manifest.defect(&pointer, format!("grants the path {}", rule.urls.join(", "))));
-            }
+        for (pointer, rule) in manifest.rules().filter(|(_, rule)| !rule.urls.is_empty()) {
+            found.add(manifest.defect(&pointer, format!("grants the path {}", rule.urls.join(", "))));
         }
-        let role = &manifest.object.value()["roleRef"];
-        if let Some(name) =
-            role["name"].as_str().filter(|name| role["kind"] == "ClusterRole" && never::ROLES.contains(name))
-        {
-            defects.push(manifest.defect("/roleRef/name", format!("binds ClusterRole {name}")));
+        let role = manifest.text("/roleRef/name");
+        if manifest.text("/roleRef/kind") == "ClusterRole" && never::ROLES.contains(&role) {
+            found.add(manifest.defect("/roleRef/name", format!("binds ClusterRole {role}")));
         }
     }
-    defects
 }
 
 /// Elsewhere than on OpenShift, where nobody asks for them one by one.
-pub(super) fn node_deletion(input: Input) -> Vec<Error> {
+pub(super) fn node_deletion(input: Input, found: &mut Found) {
     let of_flavor = grants(input).into_iter().filter(|_| input.parsed.flavor == Flavor::Kubernetes);
-    let deleting = of_flavor.filter(Grant::deletes_nodes);
-    deleting.map(|grant| grant.defect(format!("grants {}", grant.value()))).collect()
+    of_flavor.filter(Grant::deletes_nodes).for_each(|grant| found.add(grant.defect()));
 }
 
-pub(super) fn unusual(input: Input) -> Values {
+pub(super) fn unusual(input: Input, found: &mut Found) {
     let is_kubernetes = input.parsed.flavor == Flavor::Kubernetes;
     let is_reported = |grant: &Grant| grant.is_refused() || (is_kubernetes && grant.deletes_nodes());
     let own = own(input);
-    let unusual = grants(input).into_iter().filter(|grant| !grant.is_usual(&own) && !is_reported(grant));
-    unusual.map(|grant| (grant.defect(format!("grants {}", grant.value())), grant.value())).collect()
-}
-
-/// The Secrets that Roles let be read by name, with their namespaces.
-pub(super) fn of_secrets(input: Input<'_>) -> Vec<(Error, &str, String)> {
-    let roles = input.manifests(Phase::Cluster).filter(|manifest| manifest.object.kind().kind == "Role");
-    let mut found = Vec::new();
-    for role in roles {
-        for (pointer, rule) in rules(role) {
-            let reads = rule.groups.contains(&"")
-                && rule.resources.contains(&"secrets")
-                && rule.verbs.iter().any(|verb| READ.contains(verb));
-            let names = rule.names.into_iter().filter(|name| reads && !name.is_empty());
-            found.extend(names.map(|name| (role.defect(&pointer, ""), role.object.namespace(), name.to_owned())));
-        }
+    for grant in grants(input).iter().filter(|grant| !grant.is_usual(&own) && !is_reported(grant)) {
+        found.add_unless(grant.value(), grant.defect());
     }
-    found
 }

@@ -1,17 +1,17 @@
 //! Rules about pods: their use of the node, and their volumes (pure).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::types::unknown_fields;
 use crate::{
     error::brief,
     provider::{
-        Error, Phase,
+        Phase,
+        folder::Manifest,
         verify::{
-            Values,
-            parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Input, Part, items},
+            fields::unknown,
+            parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Found, Input, Part, items},
         },
     },
     text::yaml::outline::child,
@@ -86,120 +86,95 @@ const CONTAINER: [&str; 18] = [
     "workingDir",
 ];
 
-/// Reports the values of each part, as (JSON pointer in the part, text, value).
-pub(super) fn each<'a>(
-    parts: impl Iterator<Item = Part<'a>>,
-    values: impl Fn(&Part<'a>) -> Vec<(String, String, String)>,
-) -> Values {
-    let of_part = |part: Part<'a>| -> Vec<(Error, String)> {
-        let found = values(&part).into_iter();
-        found.map(|(pointer, what, value)| (part.defect(&pointer, what), value)).collect()
-    };
-    parts.flat_map(of_part).collect()
+pub(super) fn host_namespaces(pod: &Part, found: &mut Found) {
+    for field in ["hostPID", "hostIPC"].into_iter().filter(|field| pod.value[field] == true) {
+        found.add_unless(field, pod.defect(&format!("/{field}"), field));
+    }
 }
 
-pub(super) fn host_namespaces(input: Input) -> Values {
-    each(input.pods(), |pod| {
-        let used = ["hostPID", "hostIPC"].into_iter().filter(|field| pod.value[field] == true);
-        used.map(|field| (format!("/{field}"), field.to_owned(), field.to_owned())).collect()
-    })
-}
-
-pub(super) fn host_paths(input: Input) -> Values {
-    each(input.pods(), |pod| {
-        let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
-        let (mut found, mut read_only) = (Vec::new(), BTreeMap::new());
-        for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
-            let host_path = &volume["hostPath"];
-            let Some(path) = host_path["path"].as_str() else { continue };
-            if is_bootstrap && BOOTSTRAP_FILES.contains(&path) && host_path["type"] == "File" {
-                read_only.insert(volume["name"].as_str().unwrap_or_default(), path);
-            } else {
-                let type_ = if BOOTSTRAP_FILES.contains(&path) { " without type: File" } else { "" };
-                let what = format!("hostPath {}{type_}", brief(path));
-                found.push((format!("/volumes/{index}/hostPath/path"), what, path.to_owned()));
-            }
+pub(super) fn host_paths(pod: &Part, found: &mut Found) {
+    let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
+    let mut read_only = BTreeMap::new();
+    for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
+        let host_path = &volume["hostPath"];
+        let Some(path) = host_path["path"].as_str() else { continue };
+        if is_bootstrap && BOOTSTRAP_FILES.contains(&path) && host_path["type"] == "File" {
+            read_only.insert(volume["name"].as_str().unwrap_or_default(), path);
+        } else {
+            let type_ = if BOOTSTRAP_FILES.contains(&path) { " without type: File" } else { "" };
+            let problem = format!("hostPath {}{type_}", brief(path));
+            found.add_unless(path, pod.defect(&format!("/volumes/{index}/hostPath/path"), problem));
         }
-        found.extend(writable(pod, &read_only));
-        found
-    })
-}
-
-/// The mounts of these volumes, by name, through which a container could write.
-fn writable(pod: &Part, read_only: &BTreeMap<&str, &str>) -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
+    }
+    // The mounts through which a container could write to these files.
     for list in ["initContainers", "containers"] {
         for (number, container) in items(&pod.value[list]).iter().enumerate() {
             for (index, mount) in items(&container["volumeMounts"]).iter().enumerate() {
                 let path = read_only.get(mount["name"].as_str().unwrap_or_default());
                 if let Some(path) = path.filter(|_| mount["readOnly"] != true) {
                     let pointer = format!("/{list}/{number}/volumeMounts/{index}");
-                    found.push((
-                        pointer,
-                        format!("hostPath {path} writable: its mount lacks readOnly: true"),
-                        format!("{path} writable"),
-                    ));
+                    let problem = format!("hostPath {path} writable: its mount lacks readOnly: true");
+                    found.add_unless(format!("{path} writable"), pod.defect(&pointer, problem));
                 }
             }
         }
     }
-    found
 }
 
-pub(super) fn host_ports(input: Input) -> Values {
-    each(input.containers(), |container| {
-        // There the API server sets each hostPort to the containerPort.
-        if container.pod["hostNetwork"] == true {
-            return Vec::new();
-        }
-        let ports = items(&container.value["ports"]).iter().enumerate();
+pub(super) fn host_ports(container: &Part, found: &mut Found) {
+    // There the API server sets each hostPort to the containerPort.
+    if container.pod["hostNetwork"] == true {
+        return;
+    }
+    for (index, port) in items(&container.value["ports"]).iter().enumerate() {
         // A number with a fraction is one to the API server, too.
-        let ports = ports.filter_map(|(index, port)| Some((index, port.get("hostPort").filter(|port| **port != 0)?)));
-        ports
-            .map(|(index, port)| (format!("/ports/{index}/hostPort"), format!("hostPort {port}"), port.to_string()))
-            .collect()
-    })
+        if let Some(port) = port.get("hostPort").filter(|port| **port != 0) {
+            let defect = container.defect(&format!("/ports/{index}/hostPort"), format!("hostPort {port}"));
+            found.add_unless(port.to_string(), defect);
+        }
+    }
 }
 
-pub(super) fn unusual_fields(input: Input) -> Values {
+pub(super) fn unusual_fields(input: Input, found: &mut Found) {
     // A rule of its own refuses what is misspelt.
-    let unknown = unknown_fields(input);
-    let is_known = |part: &Part, (pointer, ..): &(String, String, String)| {
+    let pointers = |one: &Manifest| unknown(&one.object).into_iter().map(|(pointer, _)| pointer).collect();
+    let unknown = input.parsed.manifests.iter().map(|one| (one.object.key(), pointers(one)));
+    let unknown: BTreeMap<_, BTreeSet<_>> = unknown.collect();
+    let is_known = |part: &Part, pointer: &str| {
         unknown.get(&part.manifest.object.key()).is_none_or(|pointers| !pointers.contains(&part.at(pointer)))
     };
-    let of_pods = each(input.pods(), |pod| {
-        let mut found = others(pod.value, &POD);
-        found.retain(|one| is_known(pod, one));
+    for pod in input.pods() {
+        others(&pod, &POD, is_known, found);
         // A number with a fraction is one to the API server, too.
         if pod.value[GRACE].as_f64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
             let value = format!("{GRACE} {}", pod.value[GRACE]);
-            found.push((format!("/{GRACE}"), format!("{value}: more than {LONGEST_GRACE}"), value));
+            let problem = format!("{value}: more than {LONGEST_GRACE}");
+            found.add_unless(value, pod.defect(&format!("/{GRACE}"), problem));
         }
-        found
-    });
-    let of_containers = each(input.containers(), |container| {
-        let mut found = others(container.value, &CONTAINER);
-        found.retain(|one| is_known(container, one));
+    }
+    for container in input.containers() {
+        others(&container, &CONTAINER, is_known, found);
+        let resources = &container.value["resources"];
         for list in ["limits", "requests"] {
-            for name in fields(&container.value["resources"][list]).filter(|name| !RESOURCES.contains(name)) {
-                found.push((format!("/resources/{list}"), format!("the resource {}", brief(name)), name.to_owned()));
+            for name in fields(&resources[list]).filter(|name| !RESOURCES.contains(name)) {
+                let problem = format!("the resource {}", brief(name));
+                found.add_unless(name, container.defect(&format!("/resources/{list}"), problem));
             }
         }
-        if !items(&container.value["resources"]["claims"]).is_empty() {
-            found.push(("/resources/claims".to_owned(), "claims of devices".to_owned(), "claims".to_owned()));
+        if !items(&resources["claims"]).is_empty() {
+            found.add_unless("claims", container.defect("/resources/claims", "claims of devices"));
         }
         for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
             for way in ["httpGet", "tcpSocket"] {
                 let host = container.value[probe][way]["host"].as_str().unwrap_or_default();
                 if !matches!(host, "" | "localhost" | "127.0.0.1" | "::1") {
                     let value = format!("host {host}");
-                    found.push((format!("/{probe}/{way}/host"), format!("kubelet asks {}", brief(&value)), value));
+                    let problem = format!("kubelet asks {}", brief(&value));
+                    found.add_unless(value, container.defect(&format!("/{probe}/{way}/host"), problem));
                 }
             }
         }
-        found
-    });
-    of_pods.into_iter().chain(of_containers).collect()
+    }
 }
 
 /// Whether a field is of no use to anybody with this value.
@@ -209,40 +184,43 @@ fn is_default(field: &str, value: &Value) -> bool {
 }
 
 /// The fields that are not among the usual ones: those of a single value with it.
-fn others(part: &Value, usual: &[&str]) -> Vec<(String, String, String)> {
-    let of_field = |field: &str| {
-        let value = match &part[field] {
+fn others(part: &Part, usual: &[&str], is_known: impl Fn(&Part, &str) -> bool, found: &mut Found) {
+    for field in fields(part.value).filter(|field| !usual.contains(field)) {
+        let (pointer, value) = (child("", field), &part.value[field]);
+        if is_default(field, value) || !is_known(part, &pointer) {
+            continue;
+        }
+        let value = match value {
             Value::Object(_) | Value::Array(_) => field.to_owned(),
             Value::String(text) => format!("{field} {text}"),
             scalar => format!("{field} {scalar}"),
         };
-        (child("", field), format!("the field {}", brief(&value)), value)
-    };
-    let is_unusual = |field: &&str| !usual.contains(field) && !is_default(field, &part[*field]);
-    fields(part).filter(is_unusual).map(of_field).collect()
+        let problem = format!("the field {}", brief(&value));
+        found.add_unless(value, part.defect(&pointer, problem));
+    }
 }
 
-pub(super) fn volumes(input: Input) -> Values {
-    each(input.pods(), |pod| {
-        let mut found = Vec::new();
-        for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
-            for kind in fields(volume).filter(|field| *field != "name" && !VOLUMES.contains(field)) {
-                found.push((child(&format!("/volumes/{index}"), kind), kind.to_owned()));
+pub(super) fn volumes(pod: &Part, found: &mut Found) {
+    let mut see = |pointer: &str, value: String| {
+        let problem = format!("a volume with {}", brief(&value));
+        found.add_unless(value, pod.defect(pointer, problem));
+    };
+    for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
+        let at = format!("/volumes/{index}");
+        for kind in fields(volume).filter(|field| *field != "name" && !VOLUMES.contains(field)) {
+            see(&child(&at, kind), kind.to_owned());
+        }
+        for (number, source) in items(&volume["projected"]["sources"]).iter().enumerate() {
+            let at = format!("{at}/projected/sources/{number}");
+            for kind in fields(source).filter(|field| !PROJECTED.contains(field)) {
+                see(&child(&at, kind), format!("projected {kind}"));
             }
-            for (number, source) in items(&volume["projected"]["sources"]).iter().enumerate() {
-                for kind in fields(source).filter(|field| !PROJECTED.contains(field)) {
-                    let pointer = child(&format!("/volumes/{index}/projected/sources/{number}"), kind);
-                    found.push((pointer, format!("projected {kind}")));
-                }
-                let audience = source["serviceAccountToken"]["audience"].as_str().unwrap_or_default();
-                if !AUDIENCES.contains(&audience) {
-                    let pointer = format!("/volumes/{index}/projected/sources/{number}/serviceAccountToken/audience");
-                    found.push((pointer, format!("audience {audience}")));
-                }
+            let audience = source["serviceAccountToken"]["audience"].as_str().unwrap_or_default();
+            if !AUDIENCES.contains(&audience) {
+                see(&format!("{at}/serviceAccountToken/audience"), format!("audience {audience}"));
             }
         }
-        found.into_iter().map(|(pointer, value)| (pointer, format!("a volume with {}", brief(&value)), value)).collect()
-    })
+    }
 }
 
 /// The names of the fields that are set.

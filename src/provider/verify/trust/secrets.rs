@@ -1,20 +1,16 @@
 //! The rule about Secrets: those that pods and accounts use, and those that roles allow to read (pure).
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
-use super::permissions;
+use super::never::READ;
 use crate::{
     error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
         Error, Flavor, Phase,
+        folder::Manifest,
         kubernetes::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
-        verify::{
-            Values,
-            parts::{Input, Part, items},
-        },
+        verify::parts::{Found, Input, Part, items},
     },
     text::{
         work,
@@ -22,32 +18,37 @@ use crate::{
     },
 };
 
-/// Where a Secret is named, and its namespace and name.
-type Used<'a> = (Error, &'a str, Cow<'a, str>);
-
-pub(super) fn secrets(input: Input) -> Values {
-    let of_pods = input.pods().flat_map(|pod| {
-        let found = in_pod(input, &pod).into_iter();
-        let namespace = pod.manifest.object.namespace();
-        found.map(|(pointer, name)| -> Used { (pod.defect(&pointer, ""), namespace, name.into()) }).collect::<Vec<_>>()
-    });
-    let of_accounts = input.manifests(Phase::Cluster).filter(|one| one.object.kind().kind == "ServiceAccount");
-    let of_accounts = of_accounts.flat_map(|account| {
-        let (found, namespace) = (in_account(account.object.value()).into_iter(), account.object.namespace());
-        found
-            .map(|(pointer, name)| -> Used { (account.defect(&pointer, ""), namespace, name.into()) })
-            .collect::<Vec<_>>()
-    });
-    let of_roles = permissions::of_secrets(input).into_iter();
-    let of_roles = of_roles.map(|(defect, namespace, name)| -> Used { (defect, namespace, name.into()) });
-    let used = of_pods.chain(of_accounts).chain(of_roles);
-    used.filter(|(_, namespace, name)| !is_declared(input, namespace, name)).map(undeclared).collect()
+pub(super) fn secrets(input: Input, found: &mut Found) {
+    for pod in input.pods() {
+        let mut see = |pointer: &str, name: &str| report(input, pod.manifest, pod.defect(pointer, ""), name, found);
+        in_pod(&pod, &mut see);
+    }
+    for account in input.manifests(Phase::Cluster).filter(|one| one.is("ServiceAccount")) {
+        for (pointer, name) in in_account(account.object.value()) {
+            report(input, account, account.defect(&pointer, ""), name, found);
+        }
+    }
+    for role in input.manifests(Phase::Cluster).filter(|one| one.is("Role")) {
+        for (pointer, rule) in role.rules() {
+            let reads = rule.groups.contains(&"")
+                && rule.resources.contains(&"secrets")
+                && rule.verbs.iter().any(|verb| READ.contains(verb));
+            for name in rule.names.iter().filter(|name| reads && !name.is_empty()) {
+                report(input, role, role.defect(&pointer, ""), name, found);
+            }
+        }
+    }
 }
 
-fn undeclared((defect, namespace, name): Used) -> (Error, String) {
-    let value = format!("{namespace}/{name}");
-    work::add(value.len());
-    (defect.described(format!("Secret {} is not declared", brief(&value))), value)
+/// Reports a Secret that is not declared, in the namespace of the manifest that names it.
+fn report(input: Input, manifest: &Manifest, defect: Error, name: &str, found: &mut Found) {
+    let namespace = manifest.object.namespace();
+    if !is_declared(input, namespace, name) {
+        let value = format!("{namespace}/{name}");
+        work::add(value.len());
+        let problem = format!("Secret {} is not declared", brief(&value));
+        found.add_unless(value, defect.described(problem));
+    }
 }
 
 /// Elsewhere the `CloudControllerManager` names the Secret; on OpenShift its name follows from the provider's.
@@ -59,27 +60,21 @@ fn is_declared(input: Input, namespace: &str, name: &str) -> bool {
 
 /// The Secrets that a pod names, each with its JSON pointer. Any field of this form counts, so that no type of volume is
 /// forgotten.
-fn in_pod<'a>(input: Input, pod: &Part<'a>) -> Vec<(String, &'a str)> {
-    let descriptor = input.parsed.of_kubernetes().filter(|_| pod.manifest.phase == Phase::Cluster);
+fn in_pod(pod: &Part, see: &mut impl FnMut(&str, &str)) {
+    let descriptor = pod.input.parsed.of_kubernetes().filter(|_| pod.manifest.phase == Phase::Cluster);
     let is_replaced = |volume: &Value| descriptor.is_some_and(|one| is_replaced(one, volume));
-    let mut found = Vec::new();
-    let mut see = |pointer: String, name: &'a Value| {
-        if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
-            found.push((pointer, name));
-        }
-    };
-    let mut look = |pointer: &str, value: &'a Value| {
+    let mut look = |pointer: &str, value: &Value| {
         work::add(1);
         for (field, reference) in value.as_object().into_iter().flatten() {
-            let at = || child(pointer, field);
-            if field == "secretName" {
-                see(at(), reference);
-            } else if field == "imagePullSecrets" {
-                for one in items(reference) {
-                    see(at(), &one["name"]);
-                }
-            } else if field == "secret" || field == "secretKeyRef" || field.ends_with("ecretRef") {
-                see(at(), &reference["name"]);
+            let names: Vec<_> = match field.as_str() {
+                "secretName" => vec![reference],
+                "imagePullSecrets" => items(reference).iter().map(|one| &one["name"]).collect(),
+                "secret" | "secretKeyRef" => vec![&reference["name"]],
+                field if field.ends_with("ecretRef") => vec![&reference["name"]],
+                _ => continue,
+            };
+            for name in names.into_iter().filter_map(Value::as_str).filter(|name| !name.is_empty()) {
+                see(&child(pointer, field), name);
             }
         }
     };
@@ -94,7 +89,6 @@ fn in_pod<'a>(input: Input, pod: &Part<'a>) -> Vec<(String, &'a str)> {
             walk(volume, &format!("{pointer}/{index}"), &mut look);
         }
     }
-    found
 }
 
 /// Whether the operator gives a volume the source that the `CloudControllerManager` names, or removes it.
