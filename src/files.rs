@@ -100,11 +100,35 @@ pub(crate) fn beside(folder: &Path, bytes: impl AsRef<[u8]>, readers: Readers) -
 }
 
 /// The mode of a folder that everybody may read, as far as the umask allows.
-pub(crate) const FOLDER_MODE: u32 = 0o755;
+const FOLDER_MODE: u32 = 0o755;
 
 /// Creates a folder that everybody may read, and those above it, unless they exist.
-pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
+fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
+}
+
+/// The folder of a file.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Writes a folder with files, by their paths in it, whole or not at all. It appears by a rename, which the kernel refuses where there
+/// is a file, or a folder that is not empty.
+pub(crate) fn write_folder(
+    path: &Path,
+    files: impl IntoIterator<Item = (impl AsRef<Path>, impl AsRef<[u8]>)>,
+) -> io::Result<()> {
+    let permissions = Permissions::from_mode(FOLDER_MODE);
+    let prepared = tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempdir_in(parent(path))?;
+    for (name, bytes) in files {
+        let file = prepared.path().join(name);
+        create_folder(parent(&file))?;
+        beside(parent(&file), bytes, Readers::All)?.persist(&file)?;
+    }
+    fs::rename(prepared.path(), path)?;
+    // It has another name now.
+    let _ = prepared.keep();
+    Ok(())
 }
 
 /// The age from which an incomplete file is no longer being written.

@@ -32,6 +32,7 @@ pub use descriptor::{Common, Describe, Descriptor, FactOrText, ImageSource, Plat
 pub use external::Origin;
 use folder::ParsedProvider;
 pub use kubernetes::Kubernetes;
+pub(crate) use patterns::is_file;
 
 /// The name of the CCM's container.
 pub(crate) const CCM: &str = "cloud-controller-manager";

@@ -21,7 +21,7 @@ pub(super) fn is_tag(text: &str) -> bool {
 
 /// Whether a text is the name of a file: a key of a ConfigMap or a Secret, and the last part of a path. The API server wants the same
 /// of both (k8s.io/apimachinery, `IsConfigMapKey`).
-pub(super) fn is_file(text: &str) -> bool {
+pub(crate) fn is_file(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (1..=LONGEST[2]).contains(&text.len()) && text != "." && !text.starts_with("..") && text.bytes().all(is_inner)
 }

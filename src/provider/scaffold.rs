@@ -1,29 +1,30 @@
 //! A new provider's folder, made from the provider `example` in `scaffold/` (pure).
 //!
-//! The example uses every feature, and is a valid provider itself. Parts that a new provider does not need are removed,
-//! and the rest gets its names and values. The comments stay.
+//! The example uses every feature, and is a valid provider itself. Comments mark the parts that a new provider may not need, and
+//! the values that are set. All other comments stay.
 
-mod image;
-mod readme;
 pub mod write;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     facts::version::Minor,
+    object::reference::is_digest,
     provider::{
-        CCM, Flavor, embedded,
+        Flavor, embedded,
         versions::{Rule, Versions},
     },
-    text::yaml::{self, edit},
+    text::yaml,
 };
-
-pub use image::Image;
 
 /// The name of the provider from which others are made.
 const EXAMPLE: &str = "example";
+
+/// The README.md of a new provider.
+const README: &str = include_str!("../../scaffold/README.md");
 
 /// The longest name: those of objects that begin with it must not become too long.
 const LONGEST: usize = 40;
@@ -65,7 +66,8 @@ pub struct Options {
 }
 
 /// The file of `--cloud-config`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CloudConfig {
     /// Its name.
     pub file: String,
@@ -73,20 +75,50 @@ pub struct CloudConfig {
     pub holds_credentials: bool,
 }
 
-/// Why no folder is made.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// Something that is asked for does not fit.
-    #[error("{0}")]
-    Asked(String),
-    /// A defect of this build, which the tests exclude.
-    #[error("scaffold/example/{file}: {place} cannot be edited")]
-    Scaffold {
-        /// The file.
-        file: String,
-        /// The value.
-        place: String,
-    },
+/// An image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its registry and path.
+    pub repository: String,
+    /// Its tag.
+    pub tag: String,
+    /// Its digest. OpenShift's flavor needs it at once, because no table of versions is there; the other one before somebody else
+    /// uses the provider.
+    pub digest: Option<String>,
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = self.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
+        write!(f, "{}:{}{digest}", self.repository, self.tag)
+    }
+}
+
+impl FromStr for Image {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const PROBLEM: &str = "must be REPOSITORY:TAG, such as ghcr.io/example/cloud-controller-manager:v1.0.0, or REPOSITORY:TAG@sha256:DIGEST";
+        let (text, digest) = text.split_once('@').map_or((text, None), |(text, digest)| (text, Some(digest)));
+        if digest.is_some_and(|digest| !is_digest(digest)) {
+            return Err(PROBLEM.to_owned());
+        }
+        let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._/:".contains(c);
+        let is_tag = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        match text.rsplit_once(':') {
+            Some((_, "latest")) => Err("name a version: latest changes by itself".to_owned()),
+            Some((repository, tag))
+                if repository.contains('/')
+                    && repository.chars().all(is_path)
+                    && !tag.is_empty()
+                    && tag.chars().all(is_tag) =>
+            {
+                let (repository, tag, digest) = (repository.to_owned(), tag.to_owned(), digest.map(ToOwned::to_owned));
+                Ok(Self { repository, tag, digest })
+            }
+            _ => Err(PROBLEM.to_owned()),
+        }
+    }
 }
 
 /// Whether a new provider may have this name; else why not, for people.
@@ -111,26 +143,21 @@ pub fn check_name(name: &str, built_in: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The files of the new folder, by their paths in it.
-pub fn files(options: &Options) -> Result<BTreeMap<String, String>, Error> {
-    let versions = versions(&options.image, options.rule)?;
+/// The files of the new folder, by their paths in it; or what does not fit, for people.
+pub fn files(options: &Options) -> Result<BTreeMap<String, String>, String> {
+    let facts = facts(options)?;
     if options.flavors.contains(&Flavor::OpenShift)
         && let Some(image) = options.images().find(|image| image.digest.is_none())
     {
-        let problem = format!(
+        return Err(format!(
             "OpenShift's flavor needs the digest of {image}, because its manifests name what runs: give {image}@sha256:DIGEST"
-        );
-        return Err(Error::Asked(problem));
+        ));
     }
-    let mut files = BTreeMap::from([("README.md".to_owned(), readme::text(options))]);
-    for (path, text) in embedded::scaffold() {
-        if options.has(&path) {
-            let mut file = File { text: text.replace(EXAMPLE, &options.name), path };
-            file.fill(options, &versions)?;
-            files.insert(file.path, file.text);
-        }
-    }
-    Ok(files)
+    let texts = texts(options);
+    let fill =
+        |text: &str| filled(&texts.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)), &facts);
+    let own = embedded::scaffold().into_iter().filter(|(path, _)| options.has(path));
+    Ok(own.chain([("README.md".to_owned(), README)]).map(|(path, text)| (path, fill(text))).collect())
 }
 
 /// The name as a part of a key, such as `MyCloud`.
@@ -139,9 +166,72 @@ fn camel(name: &str) -> String {
     name.split('-').filter(|word| !word.is_empty()).map(capital).collect()
 }
 
-/// The table of versions of an image: what its tag tells. `rule`: how its versions are numbered; `None`: as the tag looks.
-fn versions(image: &Image, rule: Option<Rule>) -> Result<Value, Error> {
-    let tag = &image.tag;
+/// The texts of the example that another text replaces wherever they are.
+fn texts(options: &Options) -> Vec<(&'static str, String)> {
+    let name = camel(&options.name);
+    let mut texts = vec![
+        (EXAMPLE, options.name.clone()),
+        ("cloudControllerManagerExample", format!("\"cloudControllerManager{name}\"")),
+        ("cloudNodeManagerExample", format!("\"cloudNodeManager{name}\"")),
+        ("CCM_IMAGE", options.image.to_string()),
+    ];
+    if let Some(image) = &options.node_manager {
+        texts.push(("NODE_MANAGER_IMAGE", image.to_string()));
+        texts.push(("--controllers=*\n", "--controllers=*,-cloud-node\n".to_owned()));
+    }
+    match &options.cloud_config {
+        Some(CloudConfig { file, .. }) => {
+            texts.push((": cloud-config.yaml", format!(": \"{file}\"")));
+            texts.push(("/cloud-config.yaml", format!("/{file}")));
+        }
+        None => texts.push((" --cloud-config FILE", String::new())),
+    }
+    if options.credentials.is_empty() {
+        texts.push((" --credentials FILE", String::new()));
+    }
+    texts
+}
+
+/// The facts that the marks of the example name.
+fn facts(options: &Options) -> Result<Value, String> {
+    let image = of_image(&options.image, options.rule)?;
+    // A node manager has versions of its own.
+    let node_manager = options.node_manager.as_ref().map(|image| of_image(image, None)).transpose()?;
+    let secret = format!("{}-cloud-credentials", options.name);
+    let variable = |(variable, key): (&String, &String)| json!({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
+    let credentials = json!({
+        "keys": options.credentials.values().collect::<Vec<_>>(),
+        "environment": options.credentials,
+        "env": options.credentials.iter().map(variable).collect::<Vec<_>>(),
+    });
+    // Only platforms of this type are told apart by their names.
+    let platform = if options.platform == "External" {
+        json!({"type": options.platform, "platformName": options.name})
+    } else {
+        json!({"type": options.platform})
+    };
+    let is_kubernetes = options.flavors.contains(&Flavor::Kubernetes);
+    Ok(json!({
+        "kubernetes": is_kubernetes,
+        "openshift": options.flavors.contains(&Flavor::OpenShift),
+        "onlyOpenshift": !is_kubernetes,
+        "image": image,
+        "nodeManager": node_manager,
+        "isUnpinned": options.unpinned().next().is_some(),
+        "command": [options.command],
+        "routes": options.routes,
+        "cloudConfig": options.cloud_config,
+        "credentials": Some(credentials).filter(|_| !options.credentials.is_empty()),
+        "providerIDs": [options.provider_id],
+        "platform": platform,
+        "today": options.today,
+    }))
+}
+
+/// The facts of an image, with the table of versions that its tag tells. `rule`: how its versions are numbered; `None`: as the tag
+/// looks.
+fn of_image(image: &Image, rule: Option<Rule>) -> Result<Value, String> {
+    let Image { repository, tag, digest } = image;
     let of = |rule| Versions { rule, tags: BTreeMap::new(), as_of: String::new(), verified: Vec::new() }.minor_of(tag);
     // Others are versions of the program itself, such as v1.2.3.
     let of = |rule| of(rule).filter(|minor| (20..100).contains(&minor.0));
@@ -151,13 +241,50 @@ fn versions(image: &Image, rule: Option<Rule>) -> Result<Value, Error> {
         (Rule::OneLine, _) => MINORS.map(Minor).collect(),
         (_, Some(minor)) => vec![minor],
         (_, None) => {
-            let problem = format!("the tag {tag} does not tell a minor version of Kubernetes: --rule must be OneLine");
-            return Err(Error::Asked(problem));
+            return Err(format!("the tag {tag} does not tell a minor version of Kubernetes: --rule must be OneLine"));
         }
     };
-    let entry = image.digest.as_ref().map_or_else(|| json!(tag), |digest| json!({"tag": tag, "digest": digest}));
-    let tags: BTreeMap<_, _> = minors.iter().map(|minor| (minor.to_string(), entry.clone())).collect();
-    Ok(json!({"rule": format!("{rule:?}"), "tags": tags}))
+    let entry = digest.as_ref().map_or_else(|| json!(tag), |digest| json!({"tag": tag, "digest": digest}));
+    Ok(json!({
+        "repository": repository,
+        "rule": format!("{rule:?}"),
+        "tags": minors.iter().map(|minor| (minor.to_string(), entry.clone())).collect::<BTreeMap<_, _>>(),
+        // On any Kubernetes tag and digest follow from the cluster's version.
+        "tagged": format!("{repository}:{tag}"),
+        "pinned": image.to_string(),
+        "isUnpinned": digest.is_none(),
+    }))
+}
+
+/// Fills a file of the example with facts, which JSON pointers name. The lines between `#if FACT` and `#end` stay if the fact is neither
+/// absent nor false. `KEY: VALUE #= FACT` gets the fact for its value, which takes the place of further lines that are indented deeper.
+fn filled(text: &str, facts: &Value) -> String {
+    let (mut filled, mut conditions, mut set) = (String::new(), Vec::new(), None::<usize>);
+    let fact = |name: &str| facts.pointer(name).unwrap_or(&Value::Null);
+    for line in text.lines() {
+        let trimmed = line.trim_start();
+        let indent = &line[..line.len() - trimmed.len()];
+        if let Some(name) = trimmed.strip_prefix("#if ") {
+            conditions.push(!matches!(fact(name), Value::Null | Value::Bool(false)));
+            continue;
+        } else if trimmed == "#end" {
+            conditions.pop();
+            continue;
+        }
+        set = set.filter(|depth| indent.len() > *depth);
+        if set.is_some() || conditions.contains(&false) {
+            continue;
+        }
+        let Some((member, name)) = trimmed.split_once(" #= ") else {
+            filled.extend([line, "\n"]);
+            continue;
+        };
+        let (key, _) = member.split_once(':').unwrap_or_default();
+        let rendered = yaml::to_string(&json!({ key: fact(name) })).unwrap_or_default();
+        filled.extend(rendered.lines().flat_map(|line| [indent, line, "\n"]));
+        set = Some(indent.len());
+    }
+    filled
 }
 
 impl Options {
@@ -176,187 +303,6 @@ impl Options {
         let is_kubernetes = path.starts_with("assets/kubernetes/");
         let flavor = if is_kubernetes { Flavor::Kubernetes } else { Flavor::OpenShift };
         self.flavors.contains(&flavor) && (self.node_manager.is_some() || !path.ends_with("/node-manager.yaml"))
-    }
-}
-
-/// A file that is being made.
-struct File {
-    path: String,
-    text: String,
-}
-
-const DEPLOYMENT: &str = "spec/template/spec";
-
-impl File {
-    fn fill(&mut self, options: &Options, versions: &Value) -> Result<(), Error> {
-        let file = options.cloud_config.as_ref().map(|config| config.file.as_str());
-        match self.path.clone().as_str() {
-            "assets/kubernetes/provider.yaml" => self.kubernetes_descriptor(options, versions),
-            "assets/provider.yaml" => self.descriptor(options),
-            "assets/kubernetes/deployment.yaml" => {
-                self.container(&format!("{DEPLOYMENT}/containers/0"), &options.image, Some(&options.command))?;
-                self.cloud_config(DEPLOYMENT, "cloud-config", file)
-            }
-            "assets/deployment.yaml" => {
-                self.container(&format!("{DEPLOYMENT}/containers/0"), &options.image, Some(&options.command))?;
-                self.environment(options)?;
-                if options.node_manager.is_some() {
-                    self.argument("--controllers=*", "--controllers=*,-cloud-node")?;
-                }
-                self.cloud_config(DEPLOYMENT, "cloud-config", file)
-            }
-            "bootstrap/pod.yaml" => {
-                self.container("spec/containers/0", &options.image, Some(&options.command))?;
-                // Its file is called as the installer calls it, as in the example.
-                file.map_or_else(|| self.cloud_config("spec", "configs", None), |_| Ok(()))
-            }
-            _ => match &options.node_manager {
-                Some(image) if self.path.ends_with("/node-manager.yaml") => {
-                    self.container(&format!("{DEPLOYMENT}/containers/0"), image, None)
-                }
-                _ => Ok(()),
-            },
-        }
-    }
-
-    fn kubernetes_descriptor(&mut self, options: &Options, versions: &Value) -> Result<(), Error> {
-        let mut images = vec![(CCM, &options.image)];
-        if let Some(image) = &options.node_manager {
-            images.push(("cloud-node-manager", image));
-        } else {
-            self.remove("images/cloud-node-manager")?;
-            self.remove("nodeManager")?;
-        }
-        for (container, image) in images {
-            self.set(&format!("images/{container}/repository"), image.repository.as_str())?;
-            let at = |field: &str| format!("images/{container}/versions/{field}");
-            // A node manager has versions of its own.
-            let own = if container == CCM { versions.clone() } else { self::versions(image, None)? };
-            for field in ["rule", "tags"] {
-                self.set(&at(field), own[field].clone())?;
-            }
-            self.set(&at("asOf"), options.today.as_str())?;
-        }
-        if !options.routes {
-            self.remove("routes")?;
-            self.remove(&format!("arguments/{CCM}/--cluster-cidr"))?;
-        }
-        match &options.cloud_config {
-            Some(CloudConfig { file, holds_credentials }) => {
-                self.set("cloudConfig/file", file.as_str())?;
-                self.set("cloudConfig/holdsCredentials", *holds_credentials)?;
-            }
-            None => self.remove("cloudConfig")?,
-        }
-        if options.credentials.is_empty() {
-            self.remove("credentials")?;
-        } else {
-            self.set("credentials/keys", options.credentials.values().map(String::as_str).collect::<Value>())?;
-            self.set("credentials/environment", json!(options.credentials))?;
-        }
-        self.set("nodes/providerIDs", json!([options.provider_id]))
-    }
-
-    fn descriptor(&mut self, options: &Options) -> Result<(), Error> {
-        // Only platforms of this type are told apart by their names.
-        let platform = if options.platform == "External" {
-            json!({"type": options.platform, "platformName": options.name})
-        } else {
-            json!({"type": options.platform})
-        };
-        self.set("platform", platform)?;
-        let name = camel(&options.name);
-        self.set(&format!("images/{CCM}/key"), format!("cloudControllerManager{name}"))?;
-        if options.node_manager.is_some() {
-            self.set("images/cloud-node-manager/key", format!("cloudNodeManager{name}"))?;
-        } else {
-            self.remove("images/cloud-node-manager")?;
-        }
-        if options.cloud_config.is_none() {
-            self.remove("cloudConfig")?;
-        }
-        self.set("nodes/providerIDs", json!([options.provider_id]))
-    }
-
-    fn container(&mut self, at: &str, image: &Image, command: Option<&str>) -> Result<(), Error> {
-        // On any Kubernetes tag and digest follow from the cluster's version.
-        let is_kubernetes = self.path.starts_with("assets/kubernetes/");
-        let image = if is_kubernetes { Image { digest: None, ..image.clone() } } else { image.clone() };
-        self.set(&format!("{at}/image"), image.to_string())?;
-        command.map_or(Ok(()), |command| self.set(&format!("{at}/command"), json!([command])))
-    }
-
-    /// Gives the configuration its file, or takes the argument and the volume away.
-    fn cloud_config(&mut self, pod: &str, volume: &str, file: Option<&str>) -> Result<(), Error> {
-        let value: Value = self.value();
-        let at = |list: &str, is_it: &dyn Fn(&Value) -> bool| {
-            let items = value.pointer(&format!("/{list}")).and_then(Value::as_array)?;
-            Some(format!("{list}/{}", items.iter().position(is_it)?))
-        };
-        let (args, mounts) = (format!("{pod}/containers/0/args"), format!("{pod}/containers/0/volumeMounts"));
-        let is_flag = |one: &Value| one.as_str().is_some_and(|text| text.starts_with("--cloud-config="));
-        let is_volume = |one: &Value| one["name"] == volume;
-        let places = [at(&args, &is_flag), at(&mounts, &is_volume), at(&format!("{pod}/volumes"), &is_volume)];
-        let [Some(argument), Some(mount), Some(volume)] = places else { return Err(self.defect("--cloud-config")) };
-        let Some(file) = file else {
-            return [volume, mount, argument].iter().try_for_each(|place| self.remove(place));
-        };
-        let text = |place: String| value.pointer(&place).and_then(Value::as_str).unwrap_or_default();
-        let folder = text(format!("/{mount}/mountPath"));
-        self.argument(text(format!("/{argument}")), &format!("--cloud-config={folder}/{file}"))?;
-        let items = format!("{volume}/configMap/items/0");
-        if let Some(item) = value.pointer(&format!("/{items}")) {
-            // On any Kubernetes the operator sets the key; on OpenShift it has written this one.
-            let key = if item["key"] == "cloud.conf" { "cloud.conf" } else { file };
-            self.set(&format!("{items}/key"), key)?;
-            self.set(&format!("{items}/path"), file)?;
-        }
-        Ok(())
-    }
-
-    /// The variables with credentials, of a Secret.
-    fn environment(&mut self, options: &Options) -> Result<(), Error> {
-        let place = format!("{DEPLOYMENT}/containers/0/env");
-        if options.credentials.is_empty() {
-            return self.remove(&place);
-        }
-        let secret = format!("{}-cloud-credentials", options.name);
-        let variable = |(variable, key): (&String, &String)| json!({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
-        self.set(&place, options.credentials.iter().map(variable).collect::<Value>())
-    }
-
-    /// Replaces an argument, which stands on a line of its own.
-    fn argument(&mut self, from: &str, to: &str) -> Result<(), Error> {
-        let [from_line, to_line] = [from, to].map(|one| format!("- {one}\n"));
-        if self.text.matches(&from_line).count() != 1 {
-            return Err(self.defect(from));
-        }
-        self.text = self.text.replace(&from_line, &to_line);
-        Ok(())
-    }
-
-    /// The first document.
-    fn value(&self) -> Value {
-        yaml::documents(&self.text).ok().and_then(|all| all.into_iter().next()).unwrap_or_default()
-    }
-
-    /// Sets a value of the first document, and changes nothing else.
-    fn set(&mut self, place: &str, value: impl Into<Value>) -> Result<(), Error> {
-        let value = value.into();
-        let path: Vec<_> = place.split('/').collect();
-        self.text = edit::set(&self.text, &path, &value).ok_or_else(|| self.defect(place))?;
-        let found = self.value().pointer(&format!("/{place}")).is_some_and(|found| *found == value);
-        if found { Ok(()) } else { Err(self.defect(place)) }
-    }
-
-    fn remove(&mut self, place: &str) -> Result<(), Error> {
-        let path: Vec<_> = place.split('/').collect();
-        self.text = edit::remove(&self.text, &path).ok_or_else(|| self.defect(place))?;
-        Ok(())
-    }
-
-    fn defect(&self, place: &str) -> Error {
-        Error::Scaffold { file: self.path.clone(), place: place.to_owned() }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         init::ask,
     },
     provider::{
-        Flavor, embedded,
+        Flavor, embedded, is_file,
         scaffold::{self, CloudConfig, Image, Options},
         versions::Rule,
     },
@@ -123,10 +123,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
         return Err(error.into());
     }
     let options = options(args)?;
-    let files = scaffold::files(&options).map_err(|error| match error {
-        scaffold::Error::Asked(problem) => wrong_usage(&problem),
-        defect @ scaffold::Error::Scaffold { .. } => defect.into(),
-    })?;
+    let files = scaffold::files(&options).map_err(|problem| wrong_usage(&problem))?;
     scaffold::write::folder(&folder, &files)?;
     let names: Vec<_> = files.keys().map(|path| format!("  {}/{path}\n", args.name)).collect();
     print(&format!(
@@ -148,12 +145,8 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
 /// What the flags say. Without an image, the only one that has no default, the others are asked for, too.
 fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let (name, asks) = (&args.name, Asks { is_on: args.image.is_none() });
-    let image_of_ccm = match &args.image {
-        Some(image) => image.clone(),
-        None => {
-            asked("--image", "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST", None, image)?
-        }
-    };
+    let question = "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST";
+    let image = args.image.clone().map_or_else(|| asked("--image", question, None, str::parse), Ok)?;
     let default = format!("/{name}-cloud-controller-manager");
     let command = asks.given(args.command.as_deref(), "--command", "the program in the image", &default, command)?;
     let question = "the name of the file of --cloud-config";
@@ -166,7 +159,7 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let credentials = asks.optional(variables.as_deref(), "--credentials", question, credentials)?.unwrap_or_default();
     let node_manager = match &args.node_manager {
         Some(image) => Some(image.clone()),
-        None => asks.optional(None, "--node-manager", "the image of a node manager", image)?,
+        None => asks.optional(None, "--node-manager", "the image of a node manager", str::parse)?,
     };
     let routes =
         args.routes || asks.given(None, "--routes", "whether it has a route controller, yes or no", "no", yes_or_no)?;
@@ -181,7 +174,7 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
             Flavors::OpenShift => vec![Flavor::OpenShift],
             Flavors::Both => vec![Flavor::Kubernetes, Flavor::OpenShift],
         },
-        image: image_of_ccm,
+        image,
         rule: args.rule,
         command,
         cloud_config: cloud_config.map(|file| CloudConfig { file, holds_credentials: args.holds_credentials }),
@@ -247,10 +240,6 @@ fn asked<T>(
     }
 }
 
-fn image(text: &str) -> Result<Image, String> {
-    text.parse().map_err(|problem: &str| problem.to_owned())
-}
-
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" | "y" => Ok(true),
@@ -266,13 +255,10 @@ fn command(text: &str) -> Result<String, String> {
 
 /// A key of a Secret or a ConfigMap.
 fn file(text: &str) -> Result<String, String> {
-    let is_key = !text.is_empty() && text.len() <= 253 && !text.starts_with("..") && text != ".";
-    let is_key = is_key && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
-    if is_key {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("{text:?} is no name of a file: letters, digits, -, _ and ."))
+    if is_file(text) {
+        return Ok(text.to_owned());
     }
+    Err(format!("{text:?} is no name of a file: letters, digits, -, _ and ."))
 }
 
 fn credentials(text: &str) -> Result<BTreeMap<String, String>, String> {

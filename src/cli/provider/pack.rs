@@ -1,9 +1,8 @@
 //! The command `provider pack`.
 
 use std::{
-    fs::{self, Permissions},
+    fs,
     io::{self, IsTerminal, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -13,9 +12,9 @@ use clap::Args;
 use super::{PolicyArgs, digest::warn_of_refusal, target::load};
 use crate::{
     cli::flags::{print, say, wrong_usage},
-    files::{FOLDER_MODE, Readers, STANDARD, beside, create_folder},
+    files::{Readers, STANDARD, beside, parent, write_folder},
     plan::install::NAME,
-    provider::package::{Layout, Package},
+    provider::package::Package,
     text::yaml,
 };
 
@@ -64,15 +63,16 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
             )));
         }
         let layout = package.oci_layout();
-        write_layout(folder, &layout).with_context(|| format!("failed to write {}", folder.display()))?;
+        fs::create_dir_all(parent(folder))
+            .and_then(|()| write_folder(folder, layout.files))
+            .with_context(|| format!("failed to write {}", folder.display()))?;
         say(&format!("{}: written; the digest of the tar in it is {}", folder.display(), package.digest()));
         return print(&format!("{}\n", layout.digest));
     }
-    let tar = package.tar();
     let (bytes, extension) = if args.configmap {
         (yaml::to_string(&package.config_map(&args.namespace)?)?.into_bytes(), "yaml")
     } else {
-        (tar, "tar")
+        (package.tar(), "tar")
     };
     let default = || PathBuf::from(format!("{}.{extension}", package.name()));
     let output = args.output.clone().unwrap_or_else(default);
@@ -119,25 +119,4 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     beside(parent(path), bytes, Readers::All)?.persist(path)?;
     Ok(())
-}
-
-/// Writes a folder, whole or not at all.
-fn write_layout(path: &Path, layout: &Layout) -> io::Result<()> {
-    fs::create_dir_all(parent(path))?;
-    let permissions = Permissions::from_mode(FOLDER_MODE);
-    let folder = tempfile::Builder::new().permissions(permissions).tempdir_in(parent(path))?;
-    for (name, bytes) in &layout.files {
-        let file = folder.path().join(name);
-        create_folder(parent(&file))?;
-        beside(parent(&file), bytes, Readers::All)?.persist(&file)?;
-    }
-    // Fails if there is a file, or a folder that is not empty.
-    fs::rename(folder.path(), path)?;
-    let _ = folder.keep();
-    Ok(())
-}
-
-/// The folder of a file.
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -2,13 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, Permissions},
-    io,
-    os::unix::fs::PermissionsExt,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use crate::files::{FOLDER_MODE, Readers, beside, create_folder};
+use crate::files::write_folder;
 
 /// Why a folder was not written.
 #[derive(Debug, thiserror::Error)]
@@ -30,33 +28,20 @@ pub fn is_taken(folder: &Path) -> Option<Error> {
     (!is_free).then(|| Error::Exists(folder.to_owned()))
 }
 
-/// Writes files by their paths in the folder. They appear at once, by a rename, which the kernel refuses where something is.
+/// Writes files by their paths in the folder.
 pub fn folder(folder: &Path, files: &BTreeMap<String, String>) -> Result<(), Error> {
-    let failed = |source| Error::Write(folder.to_owned(), source);
-    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let permissions = Permissions::from_mode(FOLDER_MODE);
-    let mut builder = tempfile::Builder::new();
-    let prepared = builder.prefix(".ccm-operator-").permissions(permissions).tempdir_in(parent).map_err(failed)?;
-    for (path, text) in files {
-        let path = prepared.path().join(path);
-        let own = path.parent().unwrap_or(prepared.path());
-        create_folder(own).map_err(failed)?;
-        let file = beside(own, text, Readers::All).map_err(failed)?;
-        file.persist(&path).map_err(|error| failed(error.error))?;
-    }
-    fs::rename(prepared.path(), folder).map_err(|error| match error.kind() {
+    write_folder(folder, files).map_err(|error| match error.kind() {
         io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             Error::Exists(folder.to_owned())
         }
-        _ => failed(error),
-    })?;
-    // It has another name now.
-    drop(prepared.keep());
-    Ok(())
+        _ => Error::Write(folder.to_owned(), error),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

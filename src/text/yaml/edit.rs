@@ -21,50 +21,6 @@ pub(crate) fn set(text: &str, path: &[&str], value: &Value) -> Option<String> {
     Some(edited)
 }
 
-/// Takes the value at a path of keys out of the first document, with its own lines and the comment above it. `None` when the layout
-/// does not allow it: it shares a line with another value, or is the only one of its list or mapping.
-pub(crate) fn remove(text: &str, path: &[&str]) -> Option<String> {
-    let outline = outline(text).ok()??;
-    let range = lines_of(text, &outline.root, path)?;
-    let mut edited = text.to_owned();
-    edited.replace_range(range, "");
-    Some(edited)
-}
-
-/// The lines of the value at a path, with the comment above them.
-fn lines_of(text: &str, node: &Node, path: &[&str]) -> Option<Range<usize>> {
-    let (key, rest) = path.split_first()?;
-    let (child, from, to, siblings) = if let Shape::List(items) = &node.shape {
-        let item = items.get(key.parse::<usize>().ok()?)?;
-        (item, item.span.start, item.span.end, items.len())
-    } else {
-        let member = node.member(key)?;
-        (&member.value, member.key_span.start, member.span().end, node.members().len())
-    };
-    if !rest.is_empty() {
-        return lines_of(text, child, rest);
-    }
-    let start = start_of_line(text, from);
-    let before = text[start..from].trim_start_matches(' ');
-    let has_own_lines = match &node.shape {
-        Shape::List(_) => before.strip_prefix('-').is_some_and(|rest| rest.trim_start().is_empty()),
-        Shape::Block(_) => before.is_empty(),
-        _ => false,
-    };
-    if siblings < 2 || !has_own_lines {
-        return None;
-    }
-    let mut first = start;
-    while let Some(above) = text[..first].strip_suffix('\n') {
-        let line = start_of_line(text, above.len());
-        if !text[line..first].trim_start().starts_with('#') {
-            break;
-        }
-        first = line;
-    }
-    Some(first..end_of_line(text, to))
-}
-
 /// Makes one document with the value `from` one with the value `to`, with its comments. `None` when the layout does not allow it.
 pub(crate) fn change(text: &str, from: &Value, to: &Value) -> Option<String> {
     let mut edited = text.to_owned();
@@ -169,11 +125,6 @@ fn indent<'a>(text: &'a str, member: &Member) -> Option<&'a str> {
     indent.bytes().all(|byte| byte == b' ').then_some(indent)
 }
 
-/// The start of the line around a position.
-fn start_of_line(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |found| found + 1)
-}
-
 /// The end of the line around a position, with its line break; the position itself if a line begins there.
 fn end_of_line(text: &str, at: usize) -> usize {
     if text[..at].ends_with('\n') {
@@ -209,25 +160,6 @@ mod tests {
             ("---\na: 1\n...\n---\nb: 1\n", &["c"], json!(2), "---\na: 1\nc: 2\n...\n---\nb: 1\n"),
         ] {
             assert_eq!(set(text, path, &value).as_deref(), Some(wanted), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_value_goes_with_its_comment() {
-        for (text, path, wanted) in [
-            ("a: 1\n# b\n# c\nb:\n  c: 1 # d\n# e\nf: 1\n", &["b"][..], Some("a: 1\n# e\nf: 1\n")),
-            ("# a\na: 1\nb: 2\n", &["a"], Some("b: 2\n")),
-            ("a:\n# b\n- b: 1\n  c: 2\n- d\n", &["a", "0"], Some("a:\n- d\n")),
-            ("a:\n- b: 1\n  c: 2\n- d", &["a", "1"], Some("a:\n- b: 1\n  c: 2\n")),
-            ("a:\n- b: 1\n  # c\n  c: 2\n", &["a", "0", "c"], Some("a:\n- b: 1\n")),
-            // It shares its line with the dash, or with others, or is the only one.
-            ("a:\n- b: 1\n  c: 2\n", &["a", "0", "b"], None),
-            ("a: [b, c]\n", &["a", "0"], None),
-            ("a: {b: 1, c: 2}\n", &["a", "b"], None),
-            ("a:\n- b\n", &["a", "0"], None),
-            ("a: 1\nb: 2\n", &["c"], None),
-        ] {
-            assert_eq!(remove(text, path).as_deref(), wanted, "{text:?}");
         }
     }
 
