@@ -158,30 +158,6 @@ impl Package {
         }))
     }
 
-    /// The package of a canonical tar; anything else is refused.
-    pub fn from_tar(tar: &[u8]) -> Result<Self, Error> {
-        let (name, files) = tar::read(tar)?;
-        Self::new(name, files)
-    }
-
-    /// Its canonical tar.
-    pub fn tar(&self) -> Vec<u8> {
-        tar::write(&self.name, self.files())
-    }
-
-    /// The package of the layout of an image, and the digest of its manifest. The files are asked for by their path and the
-    /// most bytes that they may have.
-    pub fn from_oci_layout<E: From<Error>>(
-        file: impl FnMut(&str, u64) -> Result<Vec<u8>, E>,
-    ) -> Result<(Self, String), E> {
-        oci::read(file)
-    }
-
-    /// The layout of an image with it, to be copied to a registry.
-    pub fn oci_layout(&self) -> Layout {
-        oci::write(&self.tar())
-    }
-
     /// The [`digest`] of its canonical tar.
     pub fn digest(&self) -> String {
         digest(&self.tar())

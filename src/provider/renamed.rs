@@ -11,11 +11,9 @@ const FOLDER: (&str, &str) = ("upstream", "kubernetes");
 const FIELDS: [(&str, &str); 2] = [("/rights", "permissions"), ("/nodes/foreignProviderID", "otherCloudProviderID")];
 
 /// The rules that have another name, and beginnings of such rules.
-const RULES: [(&str, &str); 6] = [
+const RULES: [(&str, &str); 4] = [
     ("foreign-rights", "external-permissions"),
     ("foreign-right", "external-permission"),
-    ("external-rights", "external-permissions"),
-    ("external-right", "external-permission"),
     ("foreign-", "external-"),
     ("upstream-", "kubernetes-"),
 ];
@@ -81,7 +79,7 @@ mod tests {
         }
         for (old, new) in [
             ("foreign-host-path", "external-host-path"),
-            ("external-right", "external-permission"),
+            ("foreign-right", "external-permission"),
             ("upstream-arguments", "kubernetes-arguments"),
         ] {
             let error = Policy::parse(&format!("demo: {{{old}: [x]}}\n")).unwrap_err().message;

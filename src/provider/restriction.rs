@@ -134,18 +134,14 @@ impl<D: Describe> Contents<D> {
     /// tests exclude.
     pub fn restricted(mut self, origin: &Origin) -> Result<Self, Error> {
         let said = self.descriptor.common();
-        let policies = policies(&self.manifests, said.of_nodes, said.of_services)?;
-        self.manifests = with(policies, self.manifests);
+        let mut manifests = policies(&self.manifests, said.of_nodes, said.of_services)?;
+        manifests.append(&mut self.manifests);
+        // In the order of applying: the policies are the first of the first wave.
+        manifests.sort_by_key(|object| object.kind().wave);
+        self.manifests = manifests;
         self.origin = Some(origin.clone());
         Ok(self)
     }
-}
-
-/// Objects in the order of applying: these first, which are of the first wave.
-fn with(mut policies: Vec<Object>, manifests: Vec<Object>) -> Vec<Object> {
-    policies.extend(manifests);
-    policies.sort_by_key(|object| object.kind().wave);
-    policies
 }
 
 /// The policies and their bindings; none where there is no account that they would be for. The prefixes are those of the labels and

@@ -57,23 +57,13 @@ pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -
     External::new(package, &parsed_providers, origin).map_err(|defect| wanted.refused(defect.to_string()))
 }
 
-/// The policy of a process, or why there is none.
-#[derive(Clone, Debug)]
-struct Policies(Result<policy::Loaded, String>);
-
-impl Default for Policies {
-    fn default() -> Self {
-        Self(Ok(policy::Loaded::default()))
-    }
-}
-
 /// The external providers that a process is given, as they were read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Externals {
     built_in: Catalog,
     settings: Settings,
     /// What the policy allows them, or why that is not known. Once it is, it is not read again.
-    policy: Policies,
+    policy: Result<policy::Loaded, String>,
     /// Each that is asked for, with what came of it.
     entries: Vec<(Wanted, Result<External, Refused>)>,
     /// What nothing can be read of.
@@ -96,7 +86,7 @@ pub struct Settings {
 impl Externals {
     /// Of a process that is given none.
     pub fn none(built_in: Catalog) -> Self {
-        Self { built_in, ..Self::default() }
+        Self::read(built_in, Settings::default())
     }
 
     /// Reads what is asked for.
@@ -119,7 +109,7 @@ impl Externals {
     /// Reads those once more that were refused; returns whether one of them is not, or for another reason.
     pub fn retry(&mut self) -> bool {
         let mut has_changed = false;
-        if self.policy.0.is_err() {
+        if self.policy.is_err() {
             self.policy = self.settings.policy();
         }
         for (wanted, found) in self.entries.iter_mut().filter(|(_, found)| found.is_err()) {
@@ -156,7 +146,7 @@ impl Externals {
 
     /// The text of the policy, as it was read.
     pub fn policy(&self) -> Result<Option<&str>, &str> {
-        self.policy.0.as_ref().map(|loaded| loaded.text.as_deref()).map_err(String::as_str)
+        self.policy.as_ref().map(|loaded| loaded.text.as_deref()).map_err(String::as_str)
     }
 
     /// The built-in providers whose place they may take, by name.
@@ -167,21 +157,19 @@ impl Externals {
     /// The files that a change of a refused one may come from.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.entries.iter().filter_map(|(wanted, _)| wanted.path.as_deref());
-        let policy = self.settings.policy.as_ref().filter(|_| self.policy.0.is_err() && !self.entries.is_empty());
+        let policy = self.settings.policy.as_ref().filter(|_| self.policy.is_err() && !self.entries.is_empty());
         paths.chain(policy.map(|file| file.path.as_path()))
     }
 }
 
 impl Settings {
-    fn read(&self, wanted: &Wanted, policy: &Policies) -> Result<External, Refused> {
-        let Policies(policy) = policy;
+    fn read(&self, wanted: &Wanted, policy: &Result<policy::Loaded, String>) -> Result<External, Refused> {
         let loaded = policy.as_ref().map_err(|why| wanted.refused(why.clone()))?;
         read(wanted, &loaded.policy, self.is_pinned)
     }
 
-    fn policy(&self) -> Policies {
-        let read = self.policy.as_ref().map(|file| policy(file, self.is_pinned));
-        Policies(read.unwrap_or_else(|| Ok(policy::Loaded::default())))
+    fn policy(&self) -> Result<policy::Loaded, String> {
+        self.policy.as_ref().map_or_else(|| Ok(policy::Loaded::default()), |file| policy(file, self.is_pinned))
     }
 }
 

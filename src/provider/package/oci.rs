@@ -77,65 +77,68 @@ struct RootFs<'a> {
     diff_ids: [&'a str; 1],
 }
 
-/// The layout of an image with this tar.
-pub(super) fn write(tar: &[u8]) -> Layout {
-    let mut files = Vec::new();
-    let mut add = |media_type: &str, bytes: Vec<u8>| {
-        let blob = Blob { media_type: media_type.to_owned(), digest: digest(&bytes), size: bytes.len() as u64 };
-        files.push((path_of(&blob.digest), bytes));
-        blob
-    };
-    let layer = add(LAYER, tar.to_owned());
-    let rootfs = RootFs { r#type: "layers", diff_ids: [&layer.digest] };
-    let config = add(CONFIG, json(&Config { architecture: "amd64", os: "linux", rootfs }));
-    let media_type = Some(MANIFEST.to_owned());
-    let manifest = add(MANIFEST, json(&Manifest { schema_version: 2, media_type, config, layers: vec![layer] }));
-    let digest = manifest.digest.clone();
-    let index = Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: vec![manifest] };
-    files.push((INDEX_FILE.to_owned(), json(&index)));
-    files.push((MARK.to_owned(), json(&Mark { image_layout_version: VERSION.to_owned() })));
-    Layout { digest, files }
-}
-
 /// A document. These types have neither maps nor floats, so that writing them cannot fail.
 fn json(document: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(document).unwrap_or_default()
 }
 
-/// The package of a layout, and the digest of its manifest.
-pub(super) fn read<E: From<Error>>(
-    mut file: impl FnMut(&str, u64) -> Result<Vec<u8>, E>,
-) -> Result<(Package, String), E> {
-    let mark: Mark = parse(MARK, &file(MARK, MAX_DOCUMENT)?)?;
-    if mark.image_layout_version != VERSION {
-        let problem = format!("version {:?} of the layout, not {VERSION:?}", begin(&mark.image_layout_version));
-        return Err(Error::new(MARK, None, problem).into());
+impl Package {
+    /// The package of the layout of an image, and the digest of its manifest. The files are asked for by their path and the
+    /// most bytes that they may have.
+    pub fn from_oci_layout<E: From<Error>>(
+        mut file: impl FnMut(&str, u64) -> Result<Vec<u8>, E>,
+    ) -> Result<(Self, String), E> {
+        let mark: Mark = parse(MARK, &file(MARK, MAX_DOCUMENT)?)?;
+        if mark.image_layout_version != VERSION {
+            let problem = format!("version {:?} of the layout, not {VERSION:?}", begin(&mark.image_layout_version));
+            return Err(Error::new(MARK, None, problem).into());
+        }
+        let index: Index = parse(INDEX_FILE, &file(INDEX_FILE, MAX_DOCUMENT)?)?;
+        check_type(INDEX_FILE, INDEX, index.media_type.as_deref())?;
+        let entry = only(INDEX_FILE, "manifest", &index.manifests)?;
+        check_type(INDEX_FILE, MANIFEST, Some(&entry.media_type))?;
+        let mut blob = |from: &str, blob: &Blob, largest| {
+            let path = checked_path(from, &blob.digest)?;
+            if blob.size > largest {
+                return Err(Error::new(&path, None, format!("{} bytes; it may have {largest}", blob.size)).into());
+            }
+            let bytes = file(&path, blob.size)?;
+            let (size, found) = (bytes.len() as u64, digest(&bytes));
+            if size != blob.size || found != blob.digest {
+                let problem = format!("{size} bytes with digest {found}; it must have {}", blob.size);
+                return Err(Error::new(&path, None, problem).into());
+            }
+            Ok::<_, E>((path, bytes))
+        };
+        let (path, bytes) = blob(INDEX_FILE, entry, MAX_DOCUMENT)?;
+        let manifest: Manifest = parse(&path, &bytes)?;
+        check_type(&path, MANIFEST, manifest.media_type.as_deref())?;
+        blob(&path, &manifest.config, MAX_DOCUMENT)?;
+        let layer = only(&path, "layer", &manifest.layers)?;
+        check_type(&path, LAYER, Some(&layer.media_type))?;
+        let package = Self::from_tar(&blob(&path, layer, tar::MAX_TAR)?.1)?;
+        Ok((package, entry.digest.clone()))
     }
-    let index: Index = parse(INDEX_FILE, &file(INDEX_FILE, MAX_DOCUMENT)?)?;
-    check_type(INDEX_FILE, INDEX, index.media_type.as_deref())?;
-    let entry = only(INDEX_FILE, "manifest", &index.manifests)?;
-    check_type(INDEX_FILE, MANIFEST, Some(&entry.media_type))?;
-    let mut blob = |from: &str, blob: &Blob, largest| {
-        let path = checked_path(from, &blob.digest)?;
-        if blob.size > largest {
-            return Err(Error::new(&path, None, format!("{} bytes; it may have {largest}", blob.size)).into());
-        }
-        let bytes = file(&path, blob.size)?;
-        let (size, found) = (bytes.len() as u64, digest(&bytes));
-        if size != blob.size || found != blob.digest {
-            let problem = format!("{size} bytes with digest {found}; it must have {}", blob.size);
-            return Err(Error::new(&path, None, problem).into());
-        }
-        Ok::<_, E>((path, bytes))
-    };
-    let (path, bytes) = blob(INDEX_FILE, entry, MAX_DOCUMENT)?;
-    let manifest: Manifest = parse(&path, &bytes)?;
-    check_type(&path, MANIFEST, manifest.media_type.as_deref())?;
-    blob(&path, &manifest.config, MAX_DOCUMENT)?;
-    let layer = only(&path, "layer", &manifest.layers)?;
-    check_type(&path, LAYER, Some(&layer.media_type))?;
-    let package = Package::from_tar(&blob(&path, layer, tar::MAX_TAR)?.1)?;
-    Ok((package, entry.digest.clone()))
+
+    /// The layout of an image with it, to be copied to a registry.
+    pub fn oci_layout(&self) -> Layout {
+        let mut files = Vec::new();
+        let mut add = |media_type: &str, bytes: Vec<u8>| {
+            let blob = Blob { media_type: media_type.to_owned(), digest: digest(&bytes), size: bytes.len() as u64 };
+            files.push((path_of(&blob.digest), bytes));
+            blob
+        };
+        let layer = add(LAYER, self.tar());
+        let rootfs = RootFs { r#type: "layers", diff_ids: [&layer.digest] };
+        let config = add(CONFIG, json(&Config { architecture: "amd64", os: "linux", rootfs }));
+        let media_type = Some(MANIFEST.to_owned());
+        let manifest = add(MANIFEST, json(&Manifest { schema_version: 2, media_type, config, layers: vec![layer] }));
+        let digest = manifest.digest.clone();
+        let index = Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: vec![manifest] };
+        files.push((INDEX_FILE.to_owned(), json(&index)));
+        files.push((MARK.to_owned(), json(&Mark { image_layout_version: VERSION.to_owned() })));
+        Layout { digest, files }
+    }
 }
 
 fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, Error> {

@@ -52,16 +52,23 @@ pub struct Loaded {
     pub form: Form,
 }
 
+impl From<provider::Error> for Error {
+    /// [`read`] knows the path.
+    fn from(source: provider::Error) -> Self {
+        Self::Invalid { path: PathBuf::new(), source }
+    }
+}
+
 /// Reads the package of a folder, a tar or the layout of an OCI image. Its name is that of the folder, or of the tar without
 /// its extension.
 pub fn read(path: &Path) -> Result<Loaded, Error> {
-    load(path).map_err(|failure| match failure {
-        Failure::Unreadable(error) => error.into(),
-        Failure::Invalid(source) => Error::Invalid { path: path.to_owned(), source },
+    load(path).map_err(|error| match error {
+        Error::Invalid { source, .. } => Error::Invalid { path: path.to_owned(), source },
+        unreadable @ Error::Unreadable(_) => unreadable,
     })
 }
 
-fn load(path: &Path) -> Result<Loaded, Failure> {
+fn load(path: &Path) -> Result<Loaded, Error> {
     let name = name_of(path)?;
     let (package, form) = match open(path)? {
         Opened::Folder(folder) if folder.open(oci::MARK)?.is_some() => {
@@ -85,15 +92,6 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
     Ok(Loaded { digest: package.digest(), package, form })
 }
 
-/// An [`Error`] below the given path.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-    #[error(transparent)]
-    Invalid(#[from] provider::Error),
-}
-
 /// The last part of a path, also of `.`.
 fn name_of(path: &Path) -> Result<String, Unreadable> {
     let failed = |source| Unreadable { path: path.to_owned(), source };
@@ -115,7 +113,7 @@ fn check_name_of(package: &Package, name: &str) -> Result<(), provider::Error> {
 }
 
 /// Reads a file below a folder that may have at most this many bytes.
-fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Failure> {
+fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Error> {
     let (below, name) = path.rsplit_once('/').unwrap_or(("", path));
     let missing = || provider::Error::new(path, None, "missing");
     let file = root.descend(below)?.ok_or_else(missing)?.file(name)?;
@@ -127,7 +125,7 @@ fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Failure>
 }
 
 /// Refuses a layout with anything that was not read: people would review it in place of the package.
-fn check_beside(root: &Folder, read: &BTreeSet<String>) -> Result<(), Failure> {
+fn check_beside(root: &Folder, read: &BTreeSet<String>) -> Result<(), Error> {
     let folders: BTreeSet<_> =
         read.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at])).collect();
     for below in [""].into_iter().chain(folders.iter().copied()) {
@@ -145,7 +143,7 @@ fn check_beside(root: &Folder, read: &BTreeSet<String>) -> Result<(), Failure> {
 }
 
 /// Reads a folder, or the one to which the link `..data` of a mounted ConfigMap leads.
-fn read_folder(folder: &Folder, name: &str) -> Result<Package, Failure> {
+fn read_folder(folder: &Folder, name: &str) -> Result<Package, Error> {
     for _ in 0..ATTEMPTS {
         let Some(target) = folder.link(DATA)? else { return read_files(folder, name) };
         let package = behind(folder, &target).and_then(|dated| read_files(&dated, name));
@@ -160,7 +158,7 @@ fn read_folder(folder: &Folder, name: &str) -> Result<Package, Failure> {
 }
 
 /// The folder to which the kubelet's link leads: it is beside the link, with a name such as `..2026_01_31_12_00_00.123`.
-fn behind(folder: &Folder, target: &str) -> Result<Folder, Failure> {
+fn behind(folder: &Folder, target: &str) -> Result<Folder, Error> {
     let is_beside = target.starts_with("..") && target.len() > 2 && !target.contains('/');
     let dated = if is_beside { folder.folder(target)? } else { None };
     let problem = || format!("leads to {target:?}, not to one of the kubelet's folders beside it");
@@ -168,7 +166,7 @@ fn behind(folder: &Folder, target: &str) -> Result<Folder, Failure> {
 }
 
 /// In a mounted ConfigMap there are only the kubelet's own entries and its links to files.
-fn check_mount(folder: &Folder) -> Result<(), Failure> {
+fn check_mount(folder: &Folder) -> Result<(), Error> {
     for name in folder.names(MAX_ENTRIES)? {
         if !name.starts_with("..") && folder.link(&name)? != Some(format!("{DATA}/{name}")) {
             let problem = format!("unknown file: beside the link {DATA} there are only links into it");
@@ -179,7 +177,7 @@ fn check_mount(folder: &Folder) -> Result<(), Failure> {
 }
 
 /// Reads the files of a provider's folder.
-fn read_files(root: &Folder, name: &str) -> Result<Package, Failure> {
+fn read_files(root: &Folder, name: &str) -> Result<Package, Error> {
     let (mut files, mut limits) = (Vec::new(), Limits::of(PACKAGE));
     for below in [""].into_iter().chain(FOLDERS) {
         let Some(folder) = root.descend(below)? else { continue };

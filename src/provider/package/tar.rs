@@ -6,7 +6,7 @@
 //! writes the same bytes: `find NAME -type f | LC_ALL=C sort | tar --create --format=ustar --owner=0 --group=0
 //! --numeric-owner --mode=0644 --mtime=@0 --blocking-factor=1 --file=NAME.tar --files-from=-`.
 
-use super::{MAX_FILES, MAX_SUM, check_file_size};
+use super::{MAX_FILES, MAX_SUM, Package, check_file_size};
 use crate::provider::Error;
 
 /// The size of a header, and the unit of everything.
@@ -43,16 +43,24 @@ const TYPE: usize = 156;
 const COMPRESSED: [(&[u8], &str); 4] =
     [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
 
-/// Packs the files of a package.
-pub(super) fn write<'a>(name: &str, files: impl Iterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
-    let mut tar = Vec::new();
-    for (path, bytes) in files {
-        tar.extend(header(&format!("{name}/{path}"), bytes.len()));
-        tar.extend(bytes);
-        tar.resize(tar.len().next_multiple_of(BLOCK), 0);
+impl Package {
+    /// The package of a canonical tar; anything else is refused.
+    pub fn from_tar(tar: &[u8]) -> Result<Self, Error> {
+        let (name, files) = read(tar)?;
+        Self::new(name, files)
     }
-    tar.resize(tar.len() + 2 * BLOCK, 0);
-    tar
+
+    /// Its canonical tar.
+    pub fn tar(&self) -> Vec<u8> {
+        let mut tar = Vec::new();
+        for (path, bytes) in self.files() {
+            tar.extend(header(&format!("{}/{path}", self.name), bytes.len()));
+            tar.extend(bytes);
+            tar.resize(tar.len().next_multiple_of(BLOCK), 0);
+        }
+        tar.resize(tar.len() + 2 * BLOCK, 0);
+        tar
+    }
 }
 
 /// The header of a regular file.
@@ -82,7 +90,7 @@ pub(super) fn sum(header: &[u8; BLOCK]) -> String {
 type Files<'a> = Vec<(&'a str, &'a [u8])>;
 
 /// The provider's name and the files of a canonical tar; anything else is refused.
-pub(super) fn read(tar: &[u8]) -> Result<(&str, Files<'_>), Error> {
+fn read(tar: &[u8]) -> Result<(&str, Files<'_>), Error> {
     if let Some((_, format)) = COMPRESSED.iter().find(|(magic, _)| tar.starts_with(magic)) {
         return Err(Error::new("tar", None, format!("compressed with {format}: give the tar itself")));
     }
