@@ -194,7 +194,6 @@ pub enum ShowPhase {
     Cluster,
 }
 
-/// Runs one of the commands about providers.
 pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
     match command {
         ProviderCommand::List(args) => list::run(args),

@@ -127,7 +127,6 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Whether a cluster's platform is served.
     pub(super) fn serves(&self, platform: &facts::Platform) -> bool {
         let narrowed = if self.type_ == EXTERNAL { &self.platform_name } else { &self.cloud_name };
         let is_any = narrowed.is_none() && self.type_ != EXTERNAL;
@@ -149,7 +148,6 @@ impl Platform {
         self.cloud_name.is_some()
     }
 
-    /// What is wrong with it.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match (self.type_ == EXTERNAL, self.platform_name.is_some()) {
             (true, _) if self.cloud_name.is_some() => Some("platform External has platformName, and no cloudName"),

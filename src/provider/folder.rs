@@ -120,7 +120,6 @@ impl Manifest {
         format!("{} {}", self.object.kind().kind, self.object.name())
     }
 
-    /// A defect at a JSON pointer.
     pub(crate) fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
         Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)
     }
@@ -271,7 +270,6 @@ impl ParsedProvider {
         }
     }
 
-    /// An error at a JSON pointer of the descriptor.
     pub(super) fn descriptor_error(&self, pointer: &str, problem: impl Into<String>) -> Error {
         Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem)
     }
@@ -346,7 +344,6 @@ fn steering(document: &Value) -> Option<(String, char)> {
     first
 }
 
-/// Whether a file has the extension of manifests.
 pub(crate) fn has_yaml_extension(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "yaml")
 }

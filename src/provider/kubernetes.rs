@@ -51,7 +51,6 @@ pub(crate) const CLOUD_CONFIG_VOLUME: &str = "cloud-config";
 /// The volume that gets the Secret of `spec.credentials`.
 pub(crate) const CREDENTIALS_VOLUME: &str = "credentials";
 
-/// The label of the control plane's nodes.
 pub(crate) const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
 /// `assets/<cloud>/kubernetes/provider.yaml`: the images, the facts in the manifests, and the needs of the cloud.
@@ -281,7 +280,6 @@ impl Descriptor {
         Cow::Owned(own)
     }
 
-    /// Whether an object is of the node manager.
     pub(crate) fn is_of_node_manager(&self, object: &Object) -> bool {
         let name = object.value()["metadata"]["labels"][NAME_LABEL].as_str();
         let is_other = !object.pod_spec().is_some_and(is_ccm);
@@ -314,7 +312,6 @@ pub(super) fn workload<'a>(manifests: impl IntoIterator<Item = &'a Object>) -> O
     manifests.into_iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_ccm(pod))?)))
 }
 
-/// Whether a pod has the container of the cloud-controller-manager.
 pub(crate) fn is_ccm(pod: &Value) -> bool {
     containers(pod).any(|one| container_name(one) == CCM)
 }

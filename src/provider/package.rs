@@ -28,7 +28,6 @@ mod tar;
 
 pub use oci::Layout;
 
-/// The file with the package's documentation.
 const README: &str = "README.md";
 
 /// The folders of manifests, each with a slash at its end.
@@ -46,10 +45,8 @@ const MAX_PATH: usize = 100;
 /// The most bytes that the API server takes in a ConfigMap.
 const MAX_CONFIG_MAP: usize = 1 << 20;
 
-/// The most files.
 const MAX_FILES: usize = 256;
 
-/// The largest file.
 const MAX_FILE: u64 = 1 << 20;
 
 /// The largest sum of files.
@@ -192,12 +189,10 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// No file, of as many as there may be.
     pub(super) fn of(most: Most) -> Self {
         Self { most, files: 0, sum: 0, cost: Cost::default() }
     }
 
-    /// Adds a file of this size.
     pub(super) fn add(&mut self, path: &str, size: u64) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::new(path, None, problem));
         check_file_size(path, size)?;
@@ -213,7 +208,6 @@ impl Limits {
         Ok(())
     }
 
-    /// Adds the YAML of a file.
     pub(super) fn add_cost(&mut self, path: &str, text: &str) -> Result<(), Error> {
         let Most { what, cost: most, .. } = self.most;
         self.cost = self.cost.plus(cost(text, most));
@@ -238,7 +232,6 @@ fn check_text(path: &str, bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Checks the size of a file.
 fn check_file_size(path: &str, size: u64) -> Result<(), Error> {
     if size <= MAX_FILE {
         return Ok(());
@@ -252,7 +245,6 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Checks the name of a provider.
 fn check_name(name: &str) -> Result<(), Error> {
     if name == OPERATORS {
         return Err(Error::new(

@@ -13,7 +13,6 @@ pub(super) fn is_repository(text: &str) -> bool {
     (2..=LONGEST[0]).contains(&text.len()) && ends.into_iter().flatten().all(is_end) && text.bytes().all(is_inner)
 }
 
-/// Whether a text is the tag of an image.
 pub(super) fn is_tag(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (1..=LONGEST[1]).contains(&text.len()) && !text.starts_with(['-', '.']) && text.bytes().all(is_inner)

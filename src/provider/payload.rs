@@ -56,7 +56,6 @@ impl Payload {
 /// The operator's own image, which belongs to no provider.
 const OPERATOR_IMAGE: (&str, &str) = ("cloudControllerManagerOperator", "cluster-cloud-controller-manager-operator");
 
-/// The Deployment of the operator.
 const OPERATOR_DEPLOYMENT: &str = "cluster-cloud-controller-manager-operator";
 
 /// The registry of the images in manifests, until the release tooling replaces them.
@@ -143,7 +142,6 @@ impl Installation {
         texts.collect()
     }
 
-    /// Replaces the images of the images ConfigMap.
     fn replace_images(&self, document: &mut Value) {
         let Some(Value::String(json)) = document.pointer_mut("/data/images.json") else { return };
         if let Some(images) = &self.images {
@@ -164,7 +162,6 @@ impl Installation {
     }
 }
 
-/// The container of the operator's Deployment.
 fn operator_container(document: &mut Value) -> Option<&mut Value> {
     let is_operator = document["kind"] == "Deployment" && document["metadata"]["name"] == OPERATOR_DEPLOYMENT;
     document.pointer_mut("/spec/template/spec/containers/0").filter(|_| is_operator)

@@ -34,7 +34,6 @@ pub(super) fn of_descriptor(document: &Value) -> Option<(&'static str, String)> 
     Some((pointer, format!("this field has another name now: rename `{old}` to `{new}`")))
 }
 
-/// The problem of a rule with an old name.
 pub(super) fn of_rule(name: &str) -> Option<String> {
     let (old, new) =
         RULES.into_iter().find(|(old, _)| name == *old || (old.ends_with('-') && name.starts_with(old)))?;

@@ -76,7 +76,6 @@ fn end(object: &Value) -> Option<&'static str> {
     reserved().find(|end| name.ends_with(end))
 }
 
-/// The accounts of a provider.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Accounts {
     /// That of the cloud-controller-manager, or else the first one.
@@ -90,7 +89,6 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// Those of these manifests.
     pub(super) fn of<'a>(manifests: impl IntoIterator<Item = &'a Object>) -> Self {
         let manifests: Vec<_> = manifests.into_iter().collect();
         let all = manifests.iter().filter(|object| object.kind().kind == "ServiceAccount");

@@ -23,7 +23,6 @@ use crate::{
 /// The name of the provider from which others are made.
 const EXAMPLE: &str = "example";
 
-/// The README.md of a new provider.
 const README: &str = include_str!("../../scaffold/README.md");
 
 /// The longest name: those of objects that begin with it must not become too long.

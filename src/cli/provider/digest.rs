@@ -46,7 +46,6 @@ struct Pin {
     digest: String,
 }
 
-/// Prints the digest.
 pub(super) fn run(args: &DigestArgs) -> anyhow::Result<()> {
     let path = Path::new(&args.target);
     if path.extension().is_some_and(|extension| extension == "yml") && path.is_file() {

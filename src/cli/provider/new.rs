@@ -114,7 +114,6 @@ impl ValueEnum for Rule {
     }
 }
 
-/// Writes the folder.
 pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     scaffold::check_name(&args.name, &embedded::names()).map_err(|problem| wrong_usage(&problem))?;
     let folder = PathBuf::from(&args.name);

@@ -49,7 +49,6 @@ pub struct PackArgs {
     pub policy: PolicyArgs,
 }
 
-/// Writes a package, and prints its digest.
 pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     let loaded = load(&args.target)?;
     warn_of_refusal(&args.target, &loaded, &args.policy.read()?);

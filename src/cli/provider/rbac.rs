@@ -68,7 +68,6 @@ impl ValueEnum for Flavor {
     }
 }
 
-/// Prints the roles and bindings.
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Provider { openshift, kubernetes, .. } = provider(args)?;
     if openshift.is_some() && kubernetes.is_some() && args.flavor.is_none() {

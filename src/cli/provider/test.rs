@@ -254,7 +254,6 @@ impl Test<'_> {
         needs
     }
 
-    /// Whether the test has a namespace of its own.
     fn has_namespace(&self) -> bool {
         self.ccm.spec.namespace == self.trial.name
     }
@@ -371,7 +370,6 @@ fn need(verb: &str, group: &str, resource: &str, namespace: &str, name: &str) ->
     Need { verb, group, resource, namespace, name }
 }
 
-/// Five letters of a random number.
 fn letters(mut number: u64) -> String {
     let mut letter = || {
         let at = usize::try_from(number % LETTERS.len() as u64).unwrap_or_default();

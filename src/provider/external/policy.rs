@@ -12,7 +12,6 @@ use crate::{
     text::located,
 };
 
-/// The flag.
 const FLAG: &str = "--provider-policy";
 
 /// A file that is asked for.

@@ -128,7 +128,6 @@ impl ParsedProvider {
     }
 }
 
-/// The JSON pointer of a source.
 fn at(field: &str, container: &str, target: &str) -> String {
     child(&child(&format!("/{field}"), container), target)
 }

@@ -175,7 +175,6 @@ fn check_type(file: &str, expected: &str, found: Option<&str>) -> Result<(), Err
     Err(Error::new(file, None, format!("media type {:?}, not {expected:?}: {fix}", begin(found))))
 }
 
-/// The path of a blob.
 fn path_of(digest: &str) -> String {
     format!("blobs/{}", digest.replacen(':', "/", 1))
 }

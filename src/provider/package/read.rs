@@ -176,7 +176,6 @@ fn check_mount(folder: &Folder) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads the files of a provider's folder.
 fn read_files(root: &Folder, name: &str) -> Result<Package, Error> {
     let (mut files, mut limits) = (Vec::new(), Limits::of(PACKAGE));
     for below in [""].into_iter().chain(FOLDERS) {

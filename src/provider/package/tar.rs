@@ -63,7 +63,6 @@ impl Package {
     }
 }
 
-/// The header of a regular file.
 fn header(path: &str, size: usize) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
     let mut put = |at: usize, text: &str| {
@@ -123,7 +122,6 @@ fn read(tar: &[u8]) -> Result<(&str, Files<'_>), Error> {
     Ok((name, files))
 }
 
-/// Checks the size of a tar before it is read.
 pub(super) fn check_size(size: u64) -> Result<(), Error> {
     if size <= MAX_TAR {
         return Ok(());
@@ -235,7 +233,6 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The bytes of a field.
 fn field(block: &[u8; BLOCK], at: usize) -> &[u8] {
     let end = FIELDS.iter().map(|(at, ..)| *at).find(|next| *next > at).unwrap_or(BLOCK);
     block.get(at..end).unwrap_or_default()

@@ -40,12 +40,10 @@ pub(super) enum Walk {
     Containers(fn(&Part, &mut Found)),
     /// Every container that is not an init container.
     Running(fn(&Part, &mut Found)),
-    /// The CCM's containers of one phase.
     Ccms(Phase, fn(&Part, &mut Found)),
 }
 
 impl Walk {
-    /// The defects of a provider.
     pub(super) fn defects(self, input: Input) -> Vec<(Error, Option<String>)> {
         let mut found = Found::default();
         match self {
@@ -65,7 +63,6 @@ impl Walk {
 pub(super) struct Found(Vec<(Error, Option<String>)>);
 
 impl Found {
-    /// Adds a defect.
     pub(super) fn add(&mut self, defect: Error) {
         self.0.push((defect, None));
     }
@@ -91,7 +88,6 @@ pub(super) struct Part<'a> {
     pub(super) pod: &'a Value,
     /// The container; of a pod the same as `pod`.
     pub(super) value: &'a Value,
-    /// The volumes of the pod.
     pub(super) volumes: Rc<Volumes<'a>>,
     pointer: String,
 }
@@ -99,7 +95,6 @@ pub(super) struct Part<'a> {
 /// The volumes of a pod, so that those of each container are found without looking at all.
 #[derive(Default)]
 pub(super) struct Volumes<'a> {
-    /// By name.
     pub(super) by_name: BTreeMap<&'a str, &'a Value>,
     /// The names of those that init containers may write to.
     pub(super) filled: BTreeSet<&'a str>,
@@ -125,7 +120,6 @@ pub(super) fn items(value: &Value) -> &[Value] {
 }
 
 impl Manifest {
-    /// Whether its object is of this kind.
     pub(super) fn is(&self, kind: &str) -> bool {
         self.object.kind().kind == kind
     }

@@ -52,7 +52,6 @@ impl Policy {
         Ok(Self { providers })
     }
 
-    /// Whether it allows a provider this value.
     pub(super) fn allows(&self, provider: &str, rule: &str, value: &str) -> bool {
         let values = self.providers.get(provider).and_then(|rules| rules.get(rule));
         values.is_some_and(|values| values.iter().any(|allowed| allowed.value == value))

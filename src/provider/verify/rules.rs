@@ -12,7 +12,6 @@ use crate::provider::{
     },
 };
 
-/// Every rule.
 pub(super) static RULES: &[Rule] = &[
     rule(
         "readable",

@@ -62,7 +62,6 @@ impl Made {
     }
 }
 
-/// The objects of one test.
 pub(super) struct Objects<'a> {
     client: &'a Client,
     test: &'a str,
@@ -70,7 +69,6 @@ pub(super) struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// None so far.
     pub(super) fn new(client: &'a Client, test: &'a str) -> Self {
         Self { client, test, made: Vec::new() }
     }
@@ -99,7 +97,6 @@ impl<'a> Objects<'a> {
         self.made.push(Made::new(kind, namespace, name, false));
     }
 
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.made.len()
     }
@@ -160,7 +157,6 @@ async fn remove_one(client: &Client, test: &str, one: &Made) -> Result<Option<St
     }
 }
 
-/// Whether an error may pass.
 pub(super) fn may_pass(error: &read::Error) -> bool {
     matches!(error, read::Error::Read { source: Cause::Timeout, .. }) || !error.is_an_answer()
 }

@@ -1,6 +1,5 @@
 //! Permissions that no policy can allow (pure), because whoever has one of them can get every other one.
 
-/// The verbs that only read.
 pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Verbs by which every permission can be had, on whatever resource: RBAC's own (bind, escalate), the permission to act as somebody

@@ -64,7 +64,6 @@ const POD: [&str; 21] = [
     "volumes",
 ];
 
-/// The fields of a container.
 const CONTAINER: [&str; 18] = [
     "args",
     "command",

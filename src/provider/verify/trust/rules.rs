@@ -8,7 +8,6 @@ use crate::provider::verify::{
     rule,
 };
 
-/// Every rule.
 pub(in crate::provider::verify) static RULES: &[Rule] = &[
     rule(
         "external-type",
