@@ -1,4 +1,5 @@
-//! The rules for providers, each with the failure that it prevents (pure).
+//! The rules for providers (pure). The page docs/rules.md has the failure that each prevents, so that a report prints the text of
+//! the documentation.
 //!
 //! The API server accepts many manifests that do not work for a cloud-controller-manager (CCM), and also harmful ones.
 //! A rule is a function over a provider's folder. Its result is a list of findings, each with a place.
@@ -13,7 +14,7 @@ pub mod policy;
 mod rules;
 pub mod trust;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
 use serde::Serialize;
 
@@ -32,10 +33,6 @@ pub use policy::Policy;
 pub struct Rule {
     /// Its name.
     pub id: &'static str,
-    /// The failure that it prevents.
-    pub why: &'static str,
-    /// How to fix a finding.
-    pub fix: &'static str,
     check: Check,
 }
 
@@ -83,17 +80,19 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-const fn rule(id: &'static str, why: &'static str, fix: &'static str, check: Check) -> Rule {
-    Rule { id, why, fix, check }
+const fn rule(id: &'static str, check: Check) -> Rule {
+    Rule { id, check }
 }
 
-/// The rule of a live API server; see [`Report::with`].
-pub static DRY_RUN: Rule = rule(
-    "cluster-dry-run",
-    "the API server of the cluster would refuse the object, and the operator would be degraded",
-    "change the manifest as the API server's message says",
-    Check::Works(Walk::Provider(|_, _| {})),
-);
+/// The failure that each rule prevents, and how to fix a finding, by the name of the rule.
+static TEXTS: LazyLock<BTreeMap<&str, (&str, &str)>> = LazyLock::new(|| {
+    let row = |line: &'static str| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ");
+    let rows = include_str!("../../docs/rules.md").lines().filter_map(row);
+    rows.filter_map(|(id, texts)| Some((id, texts.split_once(" | ")?))).collect()
+});
+
+/// The rule of a live API server, whose findings are those of a dry run.
+pub static DRY_RUN: Rule = rule("cluster-dry-run", Check::Works(Walk::Provider(|_, _| {})));
 
 /// Every rule: first those that ask whether a provider works.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
@@ -180,6 +179,15 @@ impl Report {
 }
 
 impl Rule {
+    fn texts(&self) -> (&'static str, &'static str) {
+        TEXTS.get(self.id).copied().unwrap_or_default()
+    }
+
+    /// The failure that it prevents.
+    pub fn why(&self) -> &'static str {
+        self.texts().0
+    }
+
     /// Whether a policy can allow a finding.
     pub fn can_be_allowed(&self) -> bool {
         matches!(self.check, Check::Unless(_))
@@ -208,8 +216,8 @@ impl Rule {
 
     /// A defect of a provider as a finding of this rule.
     pub fn finding(&self, provider: &str, defect: Error) -> Finding {
-        let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what }) = (self, defect);
-        let place = place.unwrap_or(Place::line(1));
+        let (Self { id: rule, .. }, Error { file, place, problem: what }) = (self, defect);
+        let ((why, fix), place) = (self.texts(), place.unwrap_or(Place::line(1)));
         Finding { provider: provider.to_owned(), rule, file, place, what, value: None, why, fix }
     }
 }

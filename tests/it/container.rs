@@ -39,7 +39,7 @@ fn the_compiler_gets_what_it_reads_and_no_more() -> Result<()> {
     let compile: Vec<_> =
         copied.iter().filter(|one| !one.starts_with("--from=")).flat_map(|one| one.split(' ')).collect();
     assert!(!compile.contains(&"."), "{compile:?}");
-    for needed in ["Cargo.toml", "Cargo.lock", "build.rs", "src", "docs/nodes.md", "hack", "tests"] {
+    for needed in ["Cargo.toml", "Cargo.lock", "build.rs", "src", "docs/nodes.md", "docs/rules.md", "hack", "tests"] {
         assert!(compile.contains(&needed), "{needed}");
     }
     let build = read("build.rs")?;

@@ -135,7 +135,7 @@ fn check_rule(name: &str) -> Result<(), String> {
     let known = allowable().collect::<Vec<_>>().join(", ");
     match trust::RULES.iter().find(|rule| rule.id == name) {
         Some(rule) if rule.can_be_allowed() => Ok(()),
-        Some(rule) => Err(format!("{name} cannot be allowed by a policy, because {}; these can: {known}", rule.why)),
+        Some(rule) => Err(format!("{name} cannot be allowed by a policy, because {}; these can: {known}", rule.why())),
         None => Err(renamed::of_rule(name).unwrap_or_else(|| {
             format!("unknown rule `{name}`{}; expected one of {known}", did_you_mean(name, allowable()))
         })),

@@ -269,6 +269,13 @@ fn every_rule_has_a_fixture_and_a_unique_name() {
 }
 
 #[test]
+fn every_rule_has_a_row_in_the_documentation_and_each_row_a_rule() {
+    let ids: BTreeSet<_> = rules().chain([&DRY_RUN]).map(|rule| rule.id).collect();
+    assert_eq!(TEXTS.keys().copied().collect::<BTreeSet<_>>(), ids);
+    assert!(TEXTS.values().all(|(why, fix)| why.len() > 20 && fix.len() > 15), "{:?}", *TEXTS);
+}
+
+#[test]
 fn rules_about_the_payload_need_one() {
     let files =
         FILES.map(|(path, text)| (path, text.replace("demo-cloud-credentials", "other").replace("demoCcm", "x")));
