@@ -19,10 +19,7 @@ use crate::{
     },
     text::{
         Place, terminal,
-        yaml::{
-            self, Lines,
-            outline::{child, walk},
-        },
+        yaml::{self, Lines, outline::child},
     },
 };
 
@@ -165,11 +162,11 @@ impl ParsedProvider {
             _ => return Err(problem("not in assets/<provider>/ or bootstrap/<provider>/".to_owned())),
         };
         let text = std::str::from_utf8(bytes).map_err(|error| problem(format!("not UTF-8: {error}")))?;
-        let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
         if let Some((place, found)) = terminal::first(text) {
             return Err(Error::new(path, Some(place), terminal::refusal(found)));
         }
-        let documents = yaml::documents_with_lines(text).map_err(of_yaml)?;
+        let documents =
+            yaml::documents_with_lines(text).map_err(|error| Error::new(path, error.place, error.message))?;
         for (value, lines) in &documents {
             if let Some((pointer, found)) = steering(value) {
                 let place = Place::line(lines.of(&pointer));
@@ -201,11 +198,11 @@ impl ParsedProvider {
                 return Err(Error::new(path, Some(Place::line(lines.of(pointer))), problem));
             }
         }
-        let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
         let descriptor = match self.flavor {
-            Flavor::OpenShift => Described::OpenShift(yaml::from_str(text).map_err(of_yaml)?),
-            Flavor::Kubernetes => Described::Kubernetes(yaml::from_str(text).map_err(of_yaml)?),
+            Flavor::OpenShift => yaml::from_str(text).map(Described::OpenShift),
+            Flavor::Kubernetes => yaml::from_str(text).map(Described::Kubernetes),
         };
+        let descriptor = descriptor.map_err(|error| Error::new(path, error.place, error.message))?;
         let name = self.descriptor.insert(descriptor).common().name.to_owned();
         self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
         if name != self.name {
@@ -327,21 +324,12 @@ pub(crate) fn arguments(container: &Value) -> impl Iterator<Item = &str> {
 
 /// The JSON pointer of the first text of a document that would steer a terminal, and its character: YAML has escapes for it.
 fn steering(document: &Value) -> Option<(String, char)> {
-    let mut first = None;
-    walk(document, "", &mut |pointer, value| {
-        let of_text = |text: &str| text.chars().find(|c| terminal::steers(*c));
-        let found = match value {
-            Value::String(text) => of_text(text).map(|found| (pointer.to_owned(), found)),
-            Value::Object(members) => {
-                members.keys().find_map(|key| of_text(key).map(|found| (child(pointer, key), found)))
-            }
-            _ => None,
-        };
-        if first.is_none() {
-            first = found;
-        }
-    });
-    first
+    let of_text = |text: &str| text.chars().find(|c| terminal::steers(*c));
+    limits::first(document, |pointer, value| match value {
+        Value::String(text) => Some((pointer.to_owned(), of_text(text)?)),
+        Value::Object(members) => members.keys().find_map(|key| Some((child(pointer, key), of_text(key)?))),
+        _ => None,
+    })
 }
 
 pub(crate) fn has_yaml_extension(file: &str) -> bool {

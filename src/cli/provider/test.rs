@@ -78,7 +78,7 @@ const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// The ports among which one is chosen: above those of Kubernetes, below those of Services and of outgoing connections.
 const PORTS: std::ops::Range<u16> = 11_000..20_000;
 
-/// How often it is looked at the pods.
+/// The interval between two reads of the pods.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How many lines of a log are shown, and how many bytes are read for them.

@@ -42,10 +42,15 @@ fn of_container(container: &Value) -> Option<(&'static str, String)> {
 
 /// The first place where a descriptor holds more than it may: JSON pointer and text.
 pub(super) fn of_descriptor(document: &Value) -> Option<(String, String)> {
+    first(document, beyond)
+}
+
+/// What is found first in a document, at the JSON pointer of a value.
+pub(super) fn first<T>(document: &Value, find: impl Fn(&str, &Value) -> Option<T>) -> Option<T> {
     let mut first = None;
     walk(document, "", &mut |pointer, value| {
         if first.is_none() {
-            first = beyond(pointer, value);
+            first = find(pointer, value);
         }
     });
     first

@@ -27,7 +27,7 @@ use crate::{
 /// How long removing may take: a pod may take half a minute to end, and its namespace ends after it.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The pause before it is looked again whether something is gone.
+/// The pause between two checks whether something is gone.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// An object that was made, or may have been.
