@@ -73,7 +73,7 @@ impl Catalog {
         self.replaced = names.to_vec();
     }
 
-    /// Keeps all providers from being used: nobody knows which one this would have been.
+    /// Keeps all providers from being used, because the name of the refused one is not known.
     pub fn refuse(&mut self, refused: Refused) {
         self.refused.push(refused);
     }
@@ -83,7 +83,7 @@ impl Catalog {
         &self.refused
     }
 
-    /// Fails if an external provider is refused: for who does nothing then.
+    /// Fails if an external provider is refused, because then nothing is applied.
     pub fn check(&self) -> Result<(), Refused> {
         self.refused.first().map_or(Ok(()), |refused| Err(refused.clone()))
     }

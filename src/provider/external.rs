@@ -62,7 +62,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// It, for people.
+    /// The origin in words.
     pub fn words(&self) -> String {
         let exceptions = match self.policy_exceptions.as_slice() {
             [] => String::new(),

@@ -74,7 +74,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// It, for people.
+    /// The form in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::BuiltIn => "a part of this program",

@@ -147,8 +147,8 @@ impl Versions {
         known.find(|known| known.name == tag).and_then(|known| known.digest.as_deref())
     }
 
-    /// The digest that the table has for each of its tags: that of the first entry with the tag, as [`Versions::digest_of`] has it. Who
-    /// asks for many tags asks this, as the tags are others' to count.
+    /// The digest that the table has for each of its tags: that of the first entry with the tag, as [`Versions::digest_of`] has it. For
+    /// many tags, whose number others decide, this is one pass over the table.
     pub(super) fn digests(&self) -> BTreeMap<&str, Option<&str>> {
         let mut digests = BTreeMap::new();
         for tag in self.tags.values() {

@@ -66,7 +66,7 @@ pub struct Externals {
     policy: Result<policy::Loaded, String>,
     /// Each that is asked for, with what came of it.
     entries: Vec<(Wanted, Result<External, Refused>)>,
-    /// What nothing can be read of.
+    /// Those without a path to read.
     refused: Vec<Refused>,
 }
 
@@ -84,7 +84,7 @@ pub struct Settings {
 }
 
 impl Externals {
-    /// Of a process that is given none.
+    /// For a process without external providers.
     pub fn none(built_in: Catalog) -> Self {
         Self::read(built_in, Settings::default())
     }
@@ -106,7 +106,7 @@ impl Externals {
         Self { built_in, settings, policy, entries, refused }
     }
 
-    /// Reads those once more that were refused; returns whether one of them is not, or for another reason.
+    /// Reads the refused ones once more; returns whether one of them is accepted now, or refused for another reason.
     pub fn retry(&mut self) -> bool {
         let mut has_changed = false;
         if self.policy.is_err() {
@@ -139,7 +139,7 @@ impl Externals {
         &self.built_in
     }
 
-    /// Those that are used, unless the catalog refuses one.
+    /// The external providers that are used, unless the catalog refuses one.
     pub fn used(&self) -> impl Iterator<Item = &External> {
         self.entries.iter().filter_map(|(_, found)| found.as_ref().ok())
     }
