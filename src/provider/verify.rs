@@ -162,19 +162,17 @@ impl Report {
 
     /// JUnit's form: a suite for each provider, a case for each rule.
     pub fn suites(&self) -> Vec<Suite> {
-        let mut by_rule = BTreeMap::<(&str, &str), Vec<Failure>>::new();
-        for Finding { provider, rule, file, place, what, why, fix, .. } in &self.findings {
-            let failure = Failure { message: located(file, Some(*place), what), text: format!("{why}. Fix: {fix}.") };
-            by_rule.entry((provider, rule)).or_default().push(failure);
-        }
-        let mut suites = Vec::new();
-        for provider in &self.providers {
-            let failures = |rule: &&'static str| {
-                ((*rule).to_owned(), by_rule.remove(&(provider.as_str(), *rule)).unwrap_or_default())
-            };
-            suites.push(Suite { name: provider.clone(), cases: self.rules.iter().map(failures).collect() });
-        }
-        suites
+        let case = |provider: &String, rule: &'static str| {
+            let own = self.findings.iter().filter(|one| one.rule == rule && one.provider == *provider);
+            let failure =
+                |one: &Finding| Failure { message: located(&one.file, Some(one.place), &one.what), text: one.advice() };
+            (rule.to_owned(), own.map(failure).collect())
+        };
+        let suite = |provider: &String| Suite {
+            name: provider.clone(),
+            cases: self.rules.iter().map(|rule| case(provider, rule)).collect(),
+        };
+        self.providers.iter().map(suite).collect()
     }
 }
 
@@ -229,9 +227,12 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
+    fn advice(&self) -> String {
+        format!("{}. Fix: {}.", self.why, self.fix)
+    }
+
     fn reason(&self) -> String {
-        let text = format!("{}. Fix: {}.", self.why, self.fix);
-        format!("{}:\n  {}\n", self.rule, wrap(&text, 96).join("\n  "))
+        format!("{}:\n  {}\n", self.rule, wrap(&self.advice(), 96).join("\n  "))
     }
 }
 
