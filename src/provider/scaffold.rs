@@ -266,7 +266,8 @@ fn filled(text: &str, facts: &Value) -> String {
         if let Some(name) = trimmed.strip_prefix("#if ") {
             conditions.push(!matches!(fact(name), Value::Null | Value::Bool(false)));
             continue;
-        } else if trimmed == "#end" {
+        }
+        if trimmed == "#end" {
             conditions.pop();
             continue;
         }
