@@ -110,7 +110,9 @@ pub(super) fn arguments(input: Input, found: &mut Found) {
             found.add(input.parsed.descriptor_error(pointer, format!("{flag} is not the fact {}", fact.name())));
         }
     };
-    FLAGS.into_iter().for_each(|flag| check("/arguments", flag));
+    for flag in FLAGS {
+        check("/arguments", flag);
+    }
     if descriptor.routes.is_some() {
         check("/routes", ("--cluster-cidr", Fact::PodCidrs));
     }
