@@ -39,6 +39,7 @@ fn containers(count: usize) -> String {
 
 const CONTAINERS: &str = "      containers:\n";
 const ARGUMENTS: &str = "arguments:\n  cloud-controller-manager:\n";
+const TOKEN: &str = "    EXAMPLE_TOKEN: token\n";
 const BUNDLE: &str = "        - name: trust-bundle\n          mountPath: /etc/ssl/certs\n          readOnly: true\n";
 
 const SHAPES: [Shape; 5] = [
@@ -71,7 +72,7 @@ const SHAPES: [Shape; 5] = [
         "variables with credentials",
         |n| {
             let variables = lines(n, |n| format!("    A{n:05}: token"));
-            changed(&[("provider.yaml", "  environment:\n", &format!("  environment:\n{variables}"))])
+            changed(&[("provider.yaml", TOKEN, &format!("{TOKEN}{variables}"))])
         },
         false,
     ),
@@ -81,7 +82,7 @@ const SHAPES: [Shape; 5] = [
             let variables = lines(n, |n| format!("    A{n:05}: token"));
             changed(&[
                 ("deployment.yaml", CONTAINERS, &containers(n)),
-                ("provider.yaml", "  environment:\n", &format!("  environment:\n{variables}")),
+                ("provider.yaml", TOKEN, &format!("{TOKEN}{variables}")),
             ])
         },
         true,
