@@ -6,8 +6,7 @@
 //! for.
 
 pub mod check;
-#[cfg(test)]
-mod crd;
+mod pattern;
 pub mod placement;
 pub mod spec;
 pub mod status;
@@ -32,3 +31,6 @@ pub const GROUP: &str = "ccm-operator.dev";
 /// The kind `CloudControllerManager`: cluster-scoped, one object for each cloud-controller-manager.
 pub static CLOUD_CONTROLLER_MANAGER: Kind =
     object::kind(GROUP, "v1alpha1", "CloudControllerManager", "cloudcontrollermanagers", false, 0);
+
+#[cfg(test)]
+mod tests;

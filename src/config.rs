@@ -8,7 +8,7 @@
 
 use serde::Deserialize;
 
-use crate::{facts::Facts, text::suggest::did_you_mean};
+use crate::facts::Facts;
 
 mod aws;
 pub mod azure;
@@ -22,7 +22,6 @@ pub mod preview;
 mod vsphere;
 
 pub use crate::text::{Change, Problem};
-pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
 
 /// The source and processing of key `cloud.conf` in ConfigMap `cloud-conf`, from which the cloud-controller-manager reads it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -80,15 +79,6 @@ pub struct Output {
     pub changes: Vec<Change>,
     /// What the cloud-controller-manager ignores silently, in the order of the source.
     pub warnings: Vec<Problem>,
-}
-
-/// How many warnings suggest the nearest known key. The search is expensive, and nobody reads more.
-const HINTED: usize = 100;
-
-/// The nearest known word, unless there are too many warnings already. A word without one is not repeated in a message: it
-/// may be a line of a secret.
-fn hint<S: AsRef<str> + Ord>(warnings: &[Problem], word: &str, known: impl IntoIterator<Item = S>) -> String {
-    if warnings.len() < HINTED { did_you_mean(word, known) } else { String::new() }
 }
 
 impl Transform {

@@ -98,8 +98,7 @@ facts! {
 impl Fact {
     /// Whether it is known with a `CloudControllerManager` only.
     pub fn is_of_ccm(self) -> bool {
-        use Fact::{ClusterName, Controllers, LeaseName, PodCidrs, Routes, SecurePort, Verbosity};
-        matches!(self, ClusterName | Controllers | Routes | PodCidrs | LeaseName | SecurePort | Verbosity)
+        self as usize >= Self::ClusterName as usize
     }
 
     /// The name that descriptors use.
@@ -152,6 +151,12 @@ pub struct ConfigMapKey {
     pub config_map: Option<Reference>,
     /// The key in it; empty if none is named.
     pub key: String,
+}
+
+/// The environment variables of a proxy that are set.
+fn proxy_variables(http: String, https: String, no: String) -> Vec<(&'static str, String)> {
+    let all = [("HTTP_PROXY", http), ("HTTPS_PROXY", https), ("NO_PROXY", no)];
+    all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
 /// What is known about a cluster.

@@ -35,6 +35,8 @@ pub mod apply;
 
 pub mod nodes;
 
+pub mod evidence;
+
 pub mod preflight;
 pub mod proposal;
 

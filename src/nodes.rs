@@ -2,11 +2,10 @@
 //!
 //! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails.
 //! So a diagnosis reads, in this order and the cheap ones first, the nodes, the objects of the
-//! cloud-controller-manager, its lease, Events, permissions, and at last its log. [`read`] reads them from a cluster;
-//! everything else only diagnoses what was read. The behavior and texts of the library are those of k8s.io/cloud-provider
+//! cloud-controller-manager, its lease, Events, permissions, and at last its log. [`crate::evidence`] reads them from a
+//! cluster; this layer only diagnoses what was read. The behavior and texts of the library are those of k8s.io/cloud-provider
 //! v0.36.2.
 
-pub mod advice;
 pub mod cause;
 pub mod diagnose;
 pub mod diagnosis;
@@ -18,6 +17,5 @@ pub mod node;
 pub mod observed;
 pub mod pages;
 pub mod placement;
-pub mod read;
 pub mod reason;
 pub mod waiting;

@@ -169,7 +169,7 @@ impl Object {
 
 /// The containers of a pod specification, init containers too.
 pub fn containers(pod_spec: &Value) -> impl Iterator<Item = &Value> {
-    ["initContainers", "containers"].into_iter().filter_map(|list| pod_spec[list].as_array()).flatten()
+    ["initContainers", "containers"].into_iter().flat_map(|list| items(&pod_spec[list]))
 }
 
 /// A container's name, empty when it has none.
@@ -177,18 +177,21 @@ pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
 }
 
+/// The items of a list; none of anything else.
+pub fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
 /// A condition in the status of a live object; null if it has none of this type.
 pub fn condition<'a>(live: &'a Value, type_: &str) -> &'a Value {
-    let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
+    let conditions = items(&live["status"]["conditions"]);
+    conditions.iter().find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
 }
 
 /// The statuses of the containers of a live pod in the order of their start, and whether each is of an init container.
 pub fn container_statuses(pod: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let lists = [("initContainerStatuses", true), ("containerStatuses", false)];
-    lists.into_iter().flat_map(|(list, is_init)| {
-        pod["status"][list].as_array().into_iter().flatten().map(move |container| (container, is_init))
-    })
+    lists.into_iter().flat_map(|(list, is_init)| items(&pod["status"][list]).iter().map(move |one| (one, is_init)))
 }
 
 /// The place at a path of fields, with mappings where there is nothing yet; `None` if something else than a mapping is in the way.

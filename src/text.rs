@@ -8,7 +8,8 @@ pub mod output;
 pub mod shell;
 pub mod suggest;
 pub mod terminal;
-pub(crate) mod work;
+#[doc(hidden)]
+pub mod work;
 pub mod yaml;
 
 use std::fmt;

@@ -4,7 +4,10 @@
 
 use std::net::IpAddr;
 
-use super::spec::{Lifecycle, OffByDefault, OnByDefault, Spec};
+use super::{
+    pattern::{CLUSTER_NAME, DOTTED_NAME, HOST, KEY, LABEL_NAME, LABEL_VALUE, NAME, REPOSITORY, TAG},
+    spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
+};
 use crate::object::reference::is_digest;
 
 /// Leases of other programs.
@@ -21,8 +24,8 @@ pub fn name(name: &str) -> Result<(), Broken> {
     if name == "next" || name.ends_with("-next") {
         return Err(("metadata.name", "a name does not end with next, which stands for objects that replace others"));
     }
-    if !is_name(name, "-.") {
-        return Err(("metadata.name", "a name consists of lower-case letters, digits, - and ."));
+    if !DOTTED_NAME.fits(name) {
+        return Err(("metadata.name", DOTTED_NAME.words));
     }
     Ok(())
 }
@@ -30,10 +33,10 @@ pub fn name(name: &str) -> Result<(), Broken> {
 impl Spec {
     /// The first rule that it breaks.
     pub fn check(&self) -> Result<(), Broken> {
+        self.check_texts()?;
         let labels = &self.node_deletion.selector.match_labels;
+        let is_label = |(key, value): (&String, &String)| LABEL_NAME.fits(key) && LABEL_VALUE.fits(value);
         let rules = [
-            (is_name(&self.provider, "-"), ("provider", "a name consists of lower-case letters, digits and -")),
-            (is_name(&self.namespace, "-"), ("namespace", "a name consists of lower-case letters, digits and -")),
             (self.has_controller(), ("controllers", "at least one controller must be on")),
             (self.has_subnets_for_routes(), ("controllers.route", "the route controller needs network.podCIDRs")),
             (
@@ -86,7 +89,7 @@ impl Spec {
             ((1..=1000).contains(&self.node_deletion.max_per_hour), ("nodeDeletion.maxPerHour", "from 1 to 1000")),
             ((1..=100).contains(&self.node_deletion.max_percent), ("nodeDeletion.maxPercent", "from 1 to 100")),
             (
-                labels.len() <= 8 && labels.iter().all(|(key, value)| is_label_name(key) && is_label_value(value)),
+                labels.len() <= 8 && labels.iter().all(is_label),
                 (
                     "nodeDeletion.selector.matchLabels",
                     "each must be the name of a label with a value of it, at most eight",
@@ -98,6 +101,30 @@ impl Spec {
             ),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken))
+    }
+
+    fn check_texts(&self) -> Result<(), Broken> {
+        let (image, config) = (&self.image, self.cloud_config.as_ref());
+        let host = self.placement.api_server.as_ref().map(|api_server| &api_server.host);
+        let keys = [
+            ("cloudConfig.configMapRef.key", config.and_then(|config| config.config_map_ref.as_ref())),
+            ("cloudConfig.secretRef.key", config.and_then(|config| config.secret_ref.as_ref())),
+            ("trustBundle.configMapRef.key", self.trust_bundle.as_ref().map(|bundle| &bundle.config_map_ref)),
+        ];
+        let texts = [
+            ("provider", NAME, Some(&self.provider)),
+            ("namespace", NAME, Some(&self.namespace)),
+            ("clusterName", CLUSTER_NAME, Some(&self.cluster_name)),
+            ("placement.apiServer.host", HOST, host),
+            ("image.version", TAG, image.version.as_ref()),
+            ("image.repository", REPOSITORY, image.repository.as_ref()),
+            ("image.registryMirror", REPOSITORY, image.registry_mirror.as_ref()),
+            ("leaderElection.leaseName", DOTTED_NAME, self.leader_election.lease_name.as_ref()),
+        ];
+        let keys = keys.into_iter().map(|(field, one)| (field, KEY, one.map(|one| &one.key)));
+        let mut all = texts.into_iter().chain(keys);
+        let broken = all.find(|(_, pattern, text)| text.is_some_and(|text| !pattern.fits(text)));
+        broken.map_or(Ok(()), |(field, pattern, _)| Err((field, pattern.words)))
     }
 
     fn has_controller(&self) -> bool {
@@ -140,32 +167,12 @@ fn is_node(text: &str) -> bool {
     text.len() <= 320 && parts.len() == 3 && parts.iter().all(|part| !part.is_empty())
 }
 
-/// Whether this is a value of a label, as Kubernetes defines it.
-fn is_label_value(text: &str) -> bool {
-    let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    bytes.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(is_inner)
-}
-
-/// Whether this may be the name of a label. What is none matches no node.
-fn is_label_name(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_part)
-}
-
 /// The address of a subnet.
 fn subnet(text: &str) -> Option<IpAddr> {
     let (address, length) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
     length.parse::<u8>().ok().filter(|length| *length <= longest).map(|_| address)
-}
-
-fn is_name(text: &str, between: &str) -> bool {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || between.contains(c);
-    let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.len() <= 63 && text.starts_with(is_end) && text.ends_with(is_end) && text.chars().all(is_inner)
 }
 
 #[cfg(test)]
@@ -198,6 +205,55 @@ mod tests {
         }
         let three = json!({"podCIDRs": ["10.0.0.0/8", "fd00::/48", "fd01::/48"]});
         assert_eq!(broken(with("network", three)), Some("network.podCIDRs"));
+    }
+
+    #[test]
+    fn a_text_has_the_pattern_of_its_field() {
+        type Fields<'a> = &'a dyn Fn(&str) -> Value;
+
+        let with = |field: &str, value: Value| json!({"provider": "aws", field: value});
+        let keyed = |key: &str| json!({"configMapRef": {"name": "a", "key": key}});
+        let secret = |key: &str| json!({"secretRef": {"name": "a", "key": key}});
+        let cases: [(_, Fields, &[&str], &[&str]); 10] = [
+            ("namespace", &|text| with("namespace", json!(text)), &["a", "a-1"], &["", "a-", "a.b", "A"]),
+            ("clusterName", &|text| with("clusterName", json!(text)), &["a", "A.b_c-1"], &["", "-a", "a.", "a b", "ä"]),
+            (
+                "placement.apiServer.host",
+                &|text| with("placement", json!({"apiServer": {"host": text}})),
+                &["api.example.com", "fd00::1"],
+                &["", "https://a", "a b"],
+            ),
+            ("image.version", &|text| with("image", json!({"version": text})), &["v1.35.2", "_a"], &["", ".a", "a@b"]),
+            (
+                "image.repository",
+                &|text| with("image", json!({"repository": text})),
+                &["registry:5000/a/b_c", "ab"],
+                &["", "a", "A/b", "a/"],
+            ),
+            (
+                "image.registryMirror",
+                &|text| with("image", json!({"registryMirror": text})),
+                &["mirror:5000/a"],
+                &["https://a\n"],
+            ),
+            (
+                "leaderElection.leaseName",
+                &|text| with("leaderElection", json!({"leaseName": text})),
+                &["a", "a.b-c"],
+                &["", "a_b", ".a", "Own"],
+            ),
+            ("cloudConfig.configMapRef.key", &|text| with("cloudConfig", keyed(text)), &["cloud.conf"], &["", "a/b"]),
+            ("cloudConfig.secretRef.key", &|text| with("cloudConfig", secret(text)), &["-"], &["a b"]),
+            ("trustBundle.configMapRef.key", &|text| with("trustBundle", keyed(text)), &["ca_1.crt"], &["../a"]),
+        ];
+        for (field, spec, valid, invalid) in cases {
+            for text in valid {
+                assert_eq!(broken(spec(text)), None, "{field}: {text}");
+            }
+            for text in invalid.iter().copied().chain([&*"a".repeat(256)]) {
+                assert_eq!(broken(spec(text)), Some(field), "{field}: {text}");
+            }
+        }
     }
 
     #[test]

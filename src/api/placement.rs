@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::api_types;
+#[cfg(test)]
+use super::pattern::HOST;
 
 api_types! {
     /// Where the cloud-controller-manager runs. Whether it is a Deployment or a DaemonSet is the provider's choice.
@@ -62,7 +64,7 @@ api_types! {
     /// An address of the API server that every control-plane node reaches without the pod network.
     pub struct ApiServer {
         /// A host name or an IP address.
-        #[cfg_attr(test, schemars(regex(pattern = "^[-.:a-zA-Z0-9]+$"), length(min = 1, max = 253)))]
+        #[cfg_attr(test, schemars(regex(pattern = HOST.regex), length(min = 1, max = HOST.longest)))]
         pub host: String,
         /// The port.
         #[serde(default = "api_server_port")]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
+use super::pattern::{CLUSTER_NAME, DOTTED_NAME, KEY, LABEL_NAME, LABEL_VALUE, NAME, REPOSITORY, TAG};
 use super::{
     api_types,
     placement::{Distribution, Placement},
@@ -32,7 +34,7 @@ api_types! {
         /// The provider: the name of a cloud that `ccm-operator provider list` shows with the flavor kubernetes, such as `aws`.
         /// It cannot be changed.
         #[cfg_attr(test, schemars(
-            regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), length(max = 63),
+            regex(pattern = NAME.regex), length(max = NAME.longest),
             extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "the provider cannot be changed"}])
         ))]
         pub provider: String,
@@ -41,14 +43,14 @@ api_types! {
         /// installation of the operator lists. It cannot be changed.
         #[serde(default = "kube_system")]
         #[cfg_attr(test, schemars(
-            regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), length(max = 63),
+            regex(pattern = NAME.regex), length(max = NAME.longest),
             extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "the namespace cannot be changed"}])
         ))]
         pub namespace: String,
 
         /// The cluster's name at the cloud (`--cluster-name`). Clouds name and find their load balancers by it.
         #[serde(default = "kubernetes")]
-        #[cfg_attr(test, schemars(regex(pattern = "^[a-zA-Z0-9]([-._a-zA-Z0-9]*[a-zA-Z0-9])?$"), length(max = 255)))]
+        #[cfg_attr(test, schemars(regex(pattern = CLUSTER_NAME.regex), length(max = CLUSTER_NAME.longest)))]
         pub cluster_name: String,
 
         /// The controllers that run. The permissions of the cloud-controller-manager are those that they need.
@@ -208,7 +210,7 @@ api_types! {
         #[cfg_attr(test, schemars(length(min = 1, max = 253)))]
         pub name: String,
         /// The key in it.
-        #[cfg_attr(test, schemars(regex(pattern = "^[-._a-zA-Z0-9]+$"), length(max = 253)))]
+        #[cfg_attr(test, schemars(regex(pattern = KEY.regex), length(max = KEY.longest)))]
         pub key: String,
     }
 
@@ -265,9 +267,9 @@ api_types! {
         /// Labels, each with its value, that a node must have.
         #[cfg_attr(test, schemars(extend(
             "maxProperties" = 8,
-            "additionalProperties" = {"type": "string", "maxLength": 63, "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"},
+            "additionalProperties" = {"type": "string", "maxLength": LABEL_VALUE.longest, "pattern": LABEL_VALUE.regex},
             "x-kubernetes-validations" = [{
-                "rule": "self.all(key, key.matches('^[-A-Za-z0-9_./]+$'))",
+                "rule": format!("self.all(key, key.matches('{}'))", LABEL_NAME.regex),
                 "message": "each must be the name of a label",
             }]
         )))]
@@ -295,7 +297,7 @@ api_types! {
     #[derive(Default)]
     pub struct Image {
         /// The tag; absent: the provider's tag for the cluster's version of Kubernetes.
-        #[cfg_attr(test, schemars(regex(pattern = "^[a-zA-Z0-9_][-._a-zA-Z0-9]*$"), length(max = 128), extend(
+        #[cfg_attr(test, schemars(regex(pattern = TAG.regex), length(max = TAG.longest), extend(
             "x-kubernetes-validations" = [{"rule": "self != 'latest'", "message": "name a version: latest changes by itself"}]
         )))]
         pub version: Option<String>,
@@ -310,10 +312,10 @@ api_types! {
         )))]
         pub digests: BTreeMap<String, String>,
         /// The repository instead of the provider's, such as `registry.example.com/cloud/ccm`.
-        #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
+        #[cfg_attr(test, schemars(regex(pattern = REPOSITORY.regex), length(max = REPOSITORY.longest)))]
         pub repository: Option<String>,
         /// A registry, optionally with a path, that serves the provider's repository under its own path.
-        #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
+        #[cfg_attr(test, schemars(regex(pattern = REPOSITORY.regex), length(max = REPOSITORY.longest)))]
         pub registry_mirror: Option<String>,
         /// Secrets with the credentials for the registry.
         #[cfg_attr(test, schemars(length(max = 8)))]
@@ -325,7 +327,7 @@ api_types! {
     #[derive(Default)]
     pub struct LeaderElection {
         /// The Lease; absent: `cloud-controller-manager` for the object named `cluster`, `cloud-controller-manager-NAME` for others.
-        #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"), length(max = 253), extend(
+        #[cfg_attr(test, schemars(regex(pattern = DOTTED_NAME.regex), length(max = DOTTED_NAME.longest), extend(
             "x-kubernetes-validations" = [{
                 "rule": "!(self in ['kube-controller-manager', 'kube-scheduler', 'k3s-cloud-controller-manager'])",
                 "message": "this lease belongs to another program",
@@ -383,7 +385,6 @@ impl Default for Logging {
     }
 }
 
-/// The default namespace.
 fn kube_system() -> String {
     "kube-system".to_owned()
 }

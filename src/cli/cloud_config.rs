@@ -8,7 +8,7 @@ use clap::Args;
 use super::flags::{boolean, one_reads_stdin, print, say};
 use crate::{
     config::preview::Preview,
-    facts::{Facts, read::CloudConfigFiles},
+    facts::{Facts, Settings, read::Files},
     provider::embedded,
 };
 
@@ -45,14 +45,14 @@ fn feature_gate(text: &str) -> Result<(String, bool), String> {
 
 /// Prints the result or the changes.
 pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
-    let (config, network) = (args.cloud_config_file.as_ref(), args.network_file.as_ref());
-    one_reads_stdin([Some(&args.cluster_infrastructure_file), config, network])?;
-    let files = CloudConfigFiles {
+    let files = Files {
         infrastructure: args.cluster_infrastructure_file,
         cloud_config: args.cloud_config_file,
         network: args.network_file,
+        ..Files::default()
     };
-    let (facts, config_map) = files.read()?;
+    one_reads_stdin(files.paths().map(Some))?;
+    let (facts, config_map) = (files.facts(&Settings::default())?, files.cloud_config_map()?);
     // If a gate is given twice, the last value counts, as in Go.
     let gates: BTreeMap<String, bool> = args.feature_gates.into_iter().collect();
     let gates = gates.into_iter().filter_map(|(name, is_enabled)| is_enabled.then_some(name)).collect();

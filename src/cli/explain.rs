@@ -19,7 +19,9 @@ pub struct ExplainArgs {
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let Some(name) = &args.reason else {
         let row = |reason: &Reason| [reason.id().to_owned(), reason.name().to_owned(), reason.title().to_owned()];
-        let rows: Vec<_> = Reason::ALL.iter().map(row).collect();
+        let mut reasons = Reason::ALL.to_vec();
+        reasons.sort_unstable();
+        let rows: Vec<_> = reasons.iter().map(row).collect();
         return print(&output::table(["ID", "REASON", "MEANING"], &rows));
     };
     match named(name) {

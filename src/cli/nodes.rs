@@ -13,7 +13,8 @@ use super::{
     watch,
 };
 use crate::{
-    nodes::{diagnose::diagnose, diagnosis::Diagnosis, evidence::Unseen, read, reason::Reason},
+    evidence,
+    nodes::{diagnose::diagnose, diagnosis::Diagnosis, evidence::Unseen, reason::Reason},
     provider::catalog::Catalog,
     text::suggest::did_you_mean,
 };
@@ -96,7 +97,7 @@ struct Report {
 impl Report {
     /// Reads a cluster; of one node, if one is named.
     async fn read(client: &Client, catalog: &Catalog, name: Option<&str>) -> anyhow::Result<Self> {
-        let evidence = read::evidence(client, catalog, name).await?;
+        let evidence = evidence::read(client, catalog, name).await?;
         let mut nodes = diagnose(&evidence);
         if let Some(name) = name {
             if !nodes.iter().any(|node| node.node == name) {

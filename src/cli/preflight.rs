@@ -25,13 +25,13 @@ use crate::{
         request::{self, NO_DEADLINE, describe_objects},
     },
     error::chain,
+    evidence,
     facts::{self, ccm::Ccm, cluster::Cluster, version::Minor},
     nodes::{
         evidence::{Seen, Unseen},
         identity::{CcmIdentity, Need},
         node::Node,
         observed::sanitized,
-        read::nodes,
     },
     object::{
         PART_OF_LABEL, SERVICE_ACCOUNT,
@@ -127,7 +127,7 @@ pub(super) struct Overview {
 impl Overview {
     /// Reads it.
     pub(super) async fn at(client: &Client) -> anyhow::Result<Self> {
-        let nodes = seen(nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
+        let nodes = seen(evidence::nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
         let cluster = cluster(client, nodes.as_deref().ok()).await?;
         Ok(Self { nodes, cluster, ccms: ccms(client).await? })
     }

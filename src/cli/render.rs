@@ -105,11 +105,8 @@ impl OpenShiftFiles {
     fn files(&self) -> Files {
         Files {
             infrastructure: self.cluster_infrastructure_file.clone(),
-            images: self.images_file.clone(),
-            cloud_config: None,
-            proxy: None,
-            feature_gate: None,
-            api_server: None,
+            images: Some(self.images_file.clone()),
+            ..Files::default()
         }
     }
 }
@@ -152,10 +149,7 @@ pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
 
 /// Reads the facts of an OpenShift cluster.
 fn facts(files: &Files, settings: &Settings) -> anyhow::Result<Facts> {
-    let Files { infrastructure, images, cloud_config, proxy, feature_gate, api_server } = files;
-    let required = [Some(infrastructure), Some(images)];
-    let optional = [cloud_config, proxy, feature_gate, api_server].map(Option::as_ref);
-    one_reads_stdin(required.into_iter().chain(optional))?;
+    one_reads_stdin(files.paths().map(Some))?;
     Ok(files.facts(settings)?)
 }
 

@@ -14,13 +14,13 @@ use serde_json::json;
 
 use crate::{
     config::{
-        Change, Output, Problem, hint,
+        Change, Output, Problem,
         keys::{KEYS, Kind},
     },
     facts::Facts,
     text::{
         json::{self, Document, Member, folded},
-        suggest::did_you_mean,
+        suggest::{Hints, did_you_mean},
     },
 };
 
@@ -138,11 +138,11 @@ fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     let kinds: BTreeMap<_, _> = KEYS.azure.iter().map(|(known, kind)| (folded(known), *kind)).collect();
     let names: Vec<_> = document.members.iter().map(|member| folded(&member.name)).collect();
     let last: BTreeMap<_, _> = names.iter().enumerate().map(|(index, name)| (name, index)).collect();
-    let mut warnings = Vec::new();
+    let (mut warnings, hints) = (Vec::new(), Hints::default());
     for (index, (member, folded)) in document.members.iter().zip(&names).enumerate() {
         let Member { name, line, .. } = member;
         let Some(kind) = kinds.get(folded) else {
-            let hint = hint(&warnings, name, KEYS.azure.keys());
+            let hint = hints.of(name, KEYS.azure.keys());
             let what = if hint.is_empty() { "this name".to_owned() } else { format!("`{name}`") };
             warnings.push(Problem::at(*line, format!("{what} is unknown and has no effect{hint}")));
             continue;

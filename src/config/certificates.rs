@@ -30,8 +30,6 @@ pub struct Certificate {
     pub der: Vec<u8>,
     /// The subject.
     pub subject: String,
-    /// The start of its validity, in seconds since 1970.
-    pub not_before: i64,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
     /// Whether it is a certificate authority.
@@ -71,9 +69,9 @@ fn certificate(block: Pem) -> Result<Certificate, String> {
     if !rest.is_empty() {
         return Err(format!("has {} bytes after the certificate", rest.len()));
     }
-    let (subject, not_before) = (parsed.subject().to_string(), parsed.validity().not_before.timestamp());
-    let (not_after, is_ca) = (parsed.validity().not_after.timestamp(), parsed.is_ca());
-    Ok(Certificate { der: block.contents, subject, not_before, not_after, is_ca })
+    let (subject, not_after) = (parsed.subject().to_string(), parsed.validity().not_after.timestamp());
+    let is_ca = parsed.is_ca();
+    Ok(Certificate { der: block.contents, subject, not_after, is_ca })
 }
 
 fn described(error: &PEMError) -> &'static str {

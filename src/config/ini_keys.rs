@@ -6,10 +6,13 @@ use std::ops::RangeInclusive;
 
 use crate::{
     config::{
-        Problem, hint,
+        Problem,
         keys::{Kind, Section},
     },
-    text::ini::{Document, Header, Placed},
+    text::{
+        ini::{Document, Header, Placed},
+        suggest::Hints,
+    },
 };
 
 /// Warns about ignored sections and keys, and refuses invalid values. Sections and keys for which `owned` returns true
@@ -19,10 +22,10 @@ pub(super) fn check(
     sections: &[Section],
     owned: impl Fn(&str, Option<&str>) -> bool,
 ) -> Result<Vec<Problem>, Problem> {
-    let mut warnings = Vec::new();
+    let (mut warnings, hints) = (Vec::new(), Hints::default());
     for (line, header) in document.headers() {
         if section(sections, header).is_none() && !(header.sub.is_empty() && owned(&header.name, None)) {
-            warnings.push(Problem::at(line, unknown_section(&warnings, sections, header)));
+            warnings.push(Problem::at(line, unknown_section(&hints, sections, header)));
         }
     }
     for placed in document.entries() {
@@ -32,7 +35,7 @@ pub(super) fn check(
             continue;
         }
         let Some((key, kind)) = section.ini_key(&entry.key) else {
-            warnings.push(Problem::at(line, unknown_key(&warnings, sections, section, &entry.key)));
+            warnings.push(Problem::at(line, unknown_key(&hints, sections, section, &entry.key)));
             continue;
         };
         if let Some(takes) = refuses(kind, entry.value.as_deref()) {
@@ -59,14 +62,14 @@ fn named<'a>(sections: &'a [Section], name: &str) -> Option<&'a Section> {
     sections.iter().find(|section| section.name.eq_ignore_ascii_case(name))
 }
 
-fn unknown_section(warnings: &[Problem], sections: &[Section], header: &Header) -> String {
+fn unknown_section(hints: &Hints, sections: &[Section], header: &Header) -> String {
     let name = &header.name;
     match named(sections, name) {
         Some(Section { name, .. }) => format!(
             "the cloud-controller-manager ignores this section with all its keys: [{name}] has no sub-sections; remove \
              the name in quotes"
         ),
-        None => match hint(warnings, name, sections.iter().map(|section| &section.name)) {
+        None => match hints.of(name, sections.iter().map(|section| &section.name)) {
             hint if hint.is_empty() => {
                 "the cloud-controller-manager does not know this section and ignores all its keys".to_owned()
             }
@@ -77,14 +80,14 @@ fn unknown_section(warnings: &[Problem], sections: &[Section], header: &Header) 
     }
 }
 
-fn unknown_key(warnings: &[Problem], sections: &[Section], section: &Section, key: &str) -> String {
+fn unknown_key(hints: &Hints, sections: &[Section], section: &Section, key: &str) -> String {
     let place = sections.iter().find(|other| other.ini_key(key).is_some());
     match place {
         Some(place) => format!(
             "the cloud-controller-manager ignores {key} in [{}]: it belongs in [{}]; move it there",
             section.name, place.name
         ),
-        None => match hint(warnings, key, section.keys.keys()) {
+        None => match hints.of(key, section.keys.keys()) {
             hint if hint.is_empty() => {
                 format!("the cloud-controller-manager does not know this key of [{}] and ignores it", section.name)
             }

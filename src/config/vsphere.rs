@@ -20,8 +20,8 @@ use crate::{
     text::{
         Place,
         yaml::{
-            self, edit,
-            outline::{Outline, outline},
+            self, Lines, edit,
+            outline::{Outline, child, outline},
         },
     },
 };
@@ -31,7 +31,7 @@ mod legacy;
 
 /// The initial configuration of a cluster without one. The installer creates the Secret; without credentials the
 /// cloud-controller-manager refuses its configuration.
-pub const MINIMAL: &str = "global:\n  secretName: vsphere-creds\n  secretNamespace: kube-system\nvcenter: {}\n";
+pub(super) const MINIMAL: &str = "global:\n  secretName: vsphere-creds\n  secretNamespace: kube-system\nvcenter: {}\n";
 
 /// An address that OVN-Kubernetes assigns on every node for internal use; it is never a node address.
 const OVN_ADDRESS: &str = "fd69::2/128";
@@ -60,10 +60,11 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
         output.warnings.extend(keys::ignored(&outline.root));
     }
     let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
-    let lines = LazyCell::new(|| places.as_ref().map(|outline| keys::lines(&outline.root)).unwrap_or_default());
+    let lines = LazyCell::new(|| places.as_ref().map(|outline| Lines::of_root(&outline.root)).unwrap_or_default());
     let place = |path: &[&str]| {
-        let nearest = (0..=path.len()).rev().find_map(|end| lines.get(&path[..end]));
-        nearest.map(|line| Place::line(*line))
+        places.as_ref()?.root.member(path.first()?)?;
+        let pointer = path.iter().fold(String::new(), |pointer, key| child(&pointer, key));
+        Some(Place::line(lines.of(&pointer)))
     };
     output.warnings.extend(keys::types(&wanted, place)?);
     if let Some((path, message)) = keys::missing(&wanted) {

@@ -15,6 +15,7 @@ use tracing::warn;
 
 use crate::{
     controllers::{events::Events, node_counts::NodeCounts, observer::Observer},
+    evidence,
     grace::NODE_GRACE,
     nodes::{
         diagnose::diagnose,
@@ -22,7 +23,6 @@ use crate::{
         evidence::Evidence,
         identity::CcmIdentity,
         node::Node,
-        read,
         reason::Reason,
         waiting::{Waiting, by_reason, waiting},
     },
@@ -253,14 +253,7 @@ fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: In
 /// What is to be seen of these cloud-controller-managers, with these nodes.
 async fn observe(client: &Client, nodes: Vec<Node>, identities: &[CcmIdentity]) -> Evidence {
     let mut evidence = Evidence { now: Timestamp::now(), nodes, ..Evidence::default() };
-    let namespaces: BTreeSet<&str> = identities.iter().map(|one| one.namespace.as_str()).collect();
-    evidence.leases = read::noted(read::leases(client, &namespaces).await, &mut evidence.unseen);
-    for identity in identities {
-        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(identity));
-        let (ccm, unseen) = read::ccm(client, identity, lease, true).await;
-        evidence.ccms.push(ccm);
-        evidence.unseen.extend(unseen);
-    }
+    evidence::add_ccms(client, (identities, None), true, &mut evidence).await;
     evidence
 }
 

@@ -194,8 +194,7 @@ mod tests {
         let events = Events::start(client.clone(), metrics.clone());
         let sync = tests::sync(&cluster_operator::TRUSTED_CA, client);
         let mut controller = TrustedCa::new(sync, PathBuf::new(), events, metrics.clone());
-        let certificate =
-            Certificate { der: vec![1], subject: "CN=x".into(), not_before: 0, not_after: 7, is_ca: true };
+        let certificate = Certificate { der: vec![1], subject: "CN=x".into(), not_after: 7, is_ca: true };
         controller.system = Ok(vec![certificate.clone()]);
 
         assert_eq!(controller.desire(&view).unwrap().len(), 1);

@@ -10,10 +10,10 @@ use crate::{
         placement::{ApiServer, Distribution},
         spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
     },
-    facts::{Fact, Facts, Platform, cluster::Cluster, distribution::Nodes},
+    facts::{Fact, Facts, Platform, cluster::Cluster, distribution::Nodes, proxy_variables},
 };
 
-/// The lease of the only object of a cluster.
+/// The lease of the only object of a cluster, as of each cloud-controller-manager without `--leader-elect-resource-name`.
 pub const LEASE: &str = "cloud-controller-manager";
 
 /// The name of the only object of a cluster: its objects have the names that stand in the manifests.
@@ -86,46 +86,33 @@ impl Controller {
     /// Every controller.
     pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::Service, Self::Route];
 
+    /// The field of `spec.controllers`, and the names in `--controllers`: of Kubernetes 1.28 and newer, and those before, which
+    /// still work.
+    fn names(self) -> (&'static str, [&'static str; 2]) {
+        match self {
+            Self::CloudNode => ("cloudNode", ["cloud-node-controller", "cloud-node"]),
+            Self::CloudNodeLifecycle => {
+                ("cloudNodeLifecycle", ["cloud-node-lifecycle-controller", "cloud-node-lifecycle"])
+            }
+            Self::Service => ("service", ["service-lb-controller", "service"]),
+            Self::Route => ("route", ["node-route-controller", "route"]),
+        }
+    }
+
     /// The field of `spec.controllers`.
     pub fn field(self) -> &'static str {
-        match self {
-            Self::CloudNode => "cloudNode",
-            Self::CloudNodeLifecycle => "cloudNodeLifecycle",
-            Self::Service => "service",
-            Self::Route => "route",
-        }
+        self.names().0
     }
 
     /// The controllers that an argument `--controllers` turns on, by the names of any version; without one all are on.
     pub fn of_argument(argument: Option<&str>) -> Vec<Self> {
         let items: Vec<_> = argument.unwrap_or("*").split(',').map(str::trim).collect();
-        let names = |controller: Self| {
-            let name = controller.name();
-            // Those before Kubernetes 1.28, which still work.
-            let old = match controller {
-                Self::CloudNode => "cloud-node",
-                Self::CloudNodeLifecycle => "cloud-node-lifecycle",
-                Self::Service => "service",
-                Self::Route => "route",
-            };
-            [name, old]
-        };
         let is_on = |controller: &Self| {
-            let names = names(*controller);
+            let (_, names) = controller.names();
             let is_off = items.iter().any(|item| item.strip_prefix('-').is_some_and(|name| names.contains(&name)));
             !is_off && items.iter().any(|item| *item == "*" || names.contains(item))
         };
         Self::ALL.into_iter().filter(is_on).collect()
-    }
-
-    /// The name in `--controllers`, of Kubernetes 1.28 and newer.
-    fn name(self) -> &'static str {
-        match self {
-            Self::CloudNode => "cloud-node-controller",
-            Self::CloudNodeLifecycle => "cloud-node-lifecycle-controller",
-            Self::Service => "service-lb-controller",
-            Self::Route => "node-route-controller",
-        }
     }
 }
 
@@ -138,10 +125,7 @@ impl Ccm {
     }
 
     /// What a live object asks for, whatever its name is and whether or not it is being deleted.
-    ///
-    /// # Errors
-    ///
-    /// Its spec cannot be read: it is of another version.
+    /// Fails if its spec is of another version.
     pub fn of_live(live: &Value, found: Cluster) -> Result<Self, serde_json::Error> {
         let metadata = &live["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default().to_owned();
@@ -191,8 +175,7 @@ impl Ccm {
             let own = (!proxy.no_proxy.is_empty()).then_some(proxy.no_proxy.as_str());
             proxy.no_proxy = own.into_iter().chain(METADATA_SERVICES).collect::<Vec<_>>().join(",");
         }
-        let all = [("HTTP_PROXY", proxy.http_proxy), ("HTTPS_PROXY", proxy.https_proxy), ("NO_PROXY", proxy.no_proxy)];
-        all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+        proxy_variables(proxy.http_proxy, proxy.https_proxy, proxy.no_proxy)
     }
 
     /// The facts.
@@ -218,7 +201,9 @@ impl Ccm {
         match fact {
             Fact::ClusterName => Some(self.spec.cluster_name.clone()),
             // Without a name in it `--controllers=` starts none; left out, the argument would start all.
-            Fact::Controllers => Some(self.controllers().map(Controller::name).collect::<Vec<_>>().join(",")),
+            Fact::Controllers => {
+                Some(self.controllers().map(|controller| controller.names().1[0]).collect::<Vec<_>>().join(","))
+            }
             Fact::Routes => Some(self.controllers().any(|controller| controller == Controller::Route).to_string()),
             Fact::PodCidrs => list(network.as_ref()?.pod_cidrs.clone()),
             Fact::LeaseName => Some(self.lease_name()),

@@ -19,7 +19,7 @@ pub struct BuiltIn {
     pub off: &'static str,
 }
 
-/// That of k3s.
+/// The one of k3s.
 pub const K3S: BuiltIn = BuiltIn {
     name: "the cloud controller of k3s",
     scheme: "k3s://",
@@ -27,21 +27,21 @@ pub const K3S: BuiltIn = BuiltIn {
           --kubelet-arg=cloud-provider=external",
 };
 
-/// That of RKE2.
+/// The one of RKE2.
 pub const RKE2: BuiltIn = BuiltIn {
     name: "the cloud controller of RKE2",
     scheme: "rke2://",
     off: "give the servers of RKE2 disable-cloud-controller: true and no enable-servicelb, and all nodes cloud-provider-name: external",
 };
 
-/// That of k0s.
+/// The one of k0s.
 pub const K0S: BuiltIn = BuiltIn {
     name: "the cloud provider of k0s",
     scheme: "k0s-cloud-provider://",
     off: "start the controllers of k0s without --enable-k0s-cloud-provider",
 };
 
-/// Talos has none; that of its makers writes such a providerID where it does not know the cloud.
+/// Talos has none; the one by its makers writes such a providerID where it does not know the cloud.
 const TALOS: BuiltIn =
     BuiltIn { name: "Talos CCM", scheme: "talos://", off: "leave cloud-node out of the controllers of Talos CCM" };
 
@@ -100,32 +100,33 @@ pub struct Known {
     pub without_proxy: &'static str,
 }
 
+/// A distribution of which nothing else is known, with its name in manifests, as the value of a flag, and its own.
+const fn known(distribution: Distribution, name: &'static str, flag: &'static str, title: &'static str) -> Known {
+    Known {
+        distribution,
+        name,
+        flag,
+        help: title,
+        title,
+        version: None,
+        system: None,
+        label: None,
+        annotation: None,
+        writer: None,
+        own: None,
+        external_kubelets: "`--cloud-provider=external` in the arguments of each kubelet",
+        local: None,
+        without_proxy: "an address that all nodes reach and that is in the API server's certificate",
+    }
+}
+
 /// Any other.
-const OTHER: Known = Known {
-    distribution: Distribution::Other,
-    name: "Other",
-    flag: "other",
-    help: "Any other",
-    title: "unknown",
-    version: None,
-    system: None,
-    label: None,
-    annotation: None,
-    writer: None,
-    own: None,
-    external_kubelets: "`--cloud-provider=external` in the arguments of each kubelet",
-    local: None,
-    without_proxy: "an address that all nodes reach and that is in the API server's certificate",
-};
+const OTHER: Known = Known { help: "Any other", ..known(Distribution::Other, "Other", "other", "unknown") };
 
 /// The distributions, with all that is known of each.
 pub static KNOWN: [Known; 5] = [
     Known {
-        distribution: Distribution::Kubeadm,
-        name: "Kubeadm",
-        flag: "kubeadm",
         help: "kubeadm, and what is built with it",
-        title: "kubeadm",
         // It is gone with Kubernetes 1.34.
         annotation: Some("kubeadm.alpha.kubernetes.io/"),
         // It gives the nodes of the control plane their label and their taint.
@@ -133,14 +134,9 @@ pub static KNOWN: [Known; 5] = [
         external_kubelets: "`nodeRegistration.kubeletExtraArgs: [{name: cloud-provider, value: external}]` in the \
                             InitConfiguration and each JoinConfiguration",
         without_proxy: "the controlPlaneEndpoint of the ConfigMap kube-system/kubeadm-config",
-        ..OTHER
+        ..known(Distribution::Kubeadm, "Kubeadm", "kubeadm", "kubeadm")
     },
     Known {
-        distribution: Distribution::K3s,
-        name: "K3s",
-        flag: "k3s",
-        help: "k3s",
-        title: "k3s",
         version: Some("+k3s"),
         annotation: Some("k3s.io/"),
         own: Some(K3S),
@@ -149,28 +145,18 @@ pub static KNOWN: [Known; 5] = [
         // An agent has it at another port.
         local: Some(Local { host: "127.0.0.1", port: 6443, on: Nodes::Servers }),
         without_proxy: "127.0.0.1 with port 6444, where the pods run on agents",
-        ..OTHER
+        ..known(Distribution::K3s, "K3s", "k3s", "k3s")
     },
     Known {
-        distribution: Distribution::Rke2,
-        name: "RKE2",
-        flag: "rke2",
-        help: "RKE2",
-        title: "RKE2",
         version: Some("+rke2"),
         annotation: Some("rke2.io/"),
         own: Some(RKE2),
         external_kubelets: "`cloud-provider-name: external` on all nodes, `disable-cloud-controller: true` on servers",
         local: Some(Local { host: "127.0.0.1", port: 6443, on: Nodes::AllBesideServers }),
         without_proxy: "127.0.0.1 with port 6443",
-        ..OTHER
+        ..known(Distribution::Rke2, "RKE2", "rke2", "RKE2")
     },
     Known {
-        distribution: Distribution::Talos,
-        name: "Talos",
-        flag: "talos",
-        help: "Talos",
-        title: "Talos",
         system: Some("Talos"),
         annotation: Some("talos.dev/"),
         own: Some(TALOS),
@@ -178,21 +164,16 @@ pub static KNOWN: [Known; 5] = [
         // KubePrism.
         local: Some(Local { host: "localhost", port: 7445, on: Nodes::All }),
         without_proxy: "localhost with port 7445 (KubePrism)",
-        ..OTHER
+        ..known(Distribution::Talos, "Talos", "talos", "Talos")
     },
     Known {
-        distribution: Distribution::K0s,
-        name: "K0s",
-        flag: "k0s",
-        help: "k0s",
-        title: "k0s",
         version: Some("+k0s"),
         label: Some("node.k0sproject.io/role"),
         own: Some(K0S),
         external_kubelets: "`--enable-cloud-provider=true --kubelet-extra-args=--cloud-provider=external` on all workers, and \
                             no `--enable-k0s-cloud-provider` on controllers",
         without_proxy: "127.0.0.1 with port 7443 if node-local load balancing is on, else the externalAddress of k0s",
-        ..OTHER
+        ..known(Distribution::K0s, "K0s", "k0s", "k0s")
     },
 ];
 
@@ -216,7 +197,7 @@ fn shown(shows: impl FnMut(&&Known) -> bool) -> Option<Distribution> {
     KNOWN.iter().find(shows).map(|one| one.distribution)
 }
 
-/// Whose providerID this is, if it is of a distribution and of no cloud.
+/// The cloud-controller-manager of a distribution that writes such a providerID, which is of no cloud.
 pub fn author(provider_id: &str) -> Option<BuiltIn> {
     KNOWN.iter().filter_map(|one| one.own).find(|own| provider_id.starts_with(own.scheme))
 }

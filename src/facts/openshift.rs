@@ -11,6 +11,7 @@ use crate::{
     facts::{
         ConfigMapKey, Error, Facts, Platform, Settings, api_types,
         images::Images,
+        proxy_variables,
         tls::{Profile, TlsSettings},
         vsphere::VSphere,
     },
@@ -99,13 +100,14 @@ impl Documents {
         let platform = status.and_then(|status| status.platform_status.as_ref());
         let vsphere = platform.map(|platform| &platform.vsphere);
         let cloud_config = infrastructure.map(|found| &found.spec.cloud_config);
+        let proxy = self.proxy.as_ref().map(|proxy| proxy.status.clone()).unwrap_or_default();
         Facts {
             platform: infrastructure.map(|found| platform_of(&found.spec.platform_spec, platform)).transpose(),
             infrastructure_name: status.and_then(|status| text(&status.infrastructure_name)),
             namespace: settings.namespace.clone(),
             single_replica: status.is_some_and(|status| status.control_plane_topology == "SingleReplica"),
             api_server: status.map_or(Ok(None), |status| api_server(&status.api_server_internal_uri)),
-            proxy: self.proxy.as_ref().map_or_else(Vec::new, |proxy| proxy.status.variables()),
+            proxy: proxy_variables(proxy.http_proxy, proxy.https_proxy, proxy.no_proxy),
             feature_gates: self.feature_gates(settings),
             tls: TlsSettings::choose(self.api_server.as_ref().and_then(|found| found.spec.profile()), &settings.tls),
             service_networks: self.network.iter().flat_map(|network| network.spec.service_network.clone()).collect(),
@@ -311,15 +313,6 @@ api_types! {
 
     struct Release {
         version: String,
-    }
-}
-
-impl ProxyStatus {
-    fn variables(&self) -> Vec<(&'static str, String)> {
-        [("HTTP_PROXY", &self.http_proxy), ("HTTPS_PROXY", &self.https_proxy), ("NO_PROXY", &self.no_proxy)]
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, text(value)?)))
-            .collect()
     }
 }
 

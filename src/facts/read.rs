@@ -47,13 +47,13 @@ pub enum Error {
 }
 
 /// The files of one cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Files {
     /// An Infrastructure manifest.
     pub infrastructure: PathBuf,
     /// The ConfigMap manifest `cloud-controller-manager-images`.
-    pub images: PathBuf,
-    /// The ConfigMap manifest of the cloud's configuration.
+    pub images: Option<PathBuf>,
+    /// The ConfigMap manifest of the cloud's configuration; absent means that the cluster has none.
     pub cloud_config: Option<PathBuf>,
     /// A Proxy manifest.
     pub proxy: Option<PathBuf>,
@@ -61,19 +61,30 @@ pub struct Files {
     pub feature_gate: Option<PathBuf>,
     /// An APIServer manifest, with the TLS profile.
     pub api_server: Option<PathBuf>,
+    /// A Network manifest.
+    pub network: Option<PathBuf>,
 }
 
 impl Files {
-    /// Reads the facts that the plan needs.
+    /// Those that are given.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let Self { infrastructure, images, cloud_config, proxy, feature_gate, api_server, network } = self;
+        let optional = [images, cloud_config, proxy, feature_gate, api_server, network];
+        std::iter::once(infrastructure).chain(optional.into_iter().flatten())
+    }
+
+    /// Reads the facts in them.
     pub fn facts(&self, settings: &Settings) -> Result<Facts, Error> {
         let documents = Documents {
             infrastructure: Some(config("infrastructure", &self.infrastructure, "Infrastructure")?),
             proxy: optional("proxy", self.proxy.as_ref(), "Proxy")?,
             feature_gate: optional("feature gate", self.feature_gate.as_ref(), "FeatureGate")?,
             api_server: optional("API server", self.api_server.as_ref(), "APIServer")?,
+            network: optional("network", self.network.as_ref(), "Network")?,
             ..Documents::default()
         };
-        let (_, images) = images(&self.images)?;
+        let images = self.images.as_deref().map(images).transpose()?;
+        let images = images.map(|(_, images)| images).unwrap_or_default();
         Ok(Facts { images: Ok(images), ..documents.facts(settings) })
     }
 
@@ -106,28 +117,6 @@ pub fn images(path: &Path) -> Result<(String, Images), Error> {
         .ok_or_else(|| Error::Content(file(WHAT, path), "data has no key \"images.json\"".into()))?;
     let images = Images::parse(json, &format!("{} (key images.json)", path.display()))?;
     Ok((json.to_owned(), images))
-}
-
-/// The files from which a cloud's configuration is computed.
-#[derive(Clone, Debug)]
-pub struct CloudConfigFiles {
-    /// An Infrastructure manifest.
-    pub infrastructure: PathBuf,
-    /// The ConfigMap manifest of the configuration; absent means that the cluster has none.
-    pub cloud_config: Option<PathBuf>,
-    /// A Network manifest.
-    pub network: Option<PathBuf>,
-}
-
-impl CloudConfigFiles {
-    /// The facts in Infrastructure and Network, and the ConfigMap.
-    pub fn read(&self) -> Result<(Facts, Option<Value>), Error> {
-        let infrastructure = config("infrastructure", &self.infrastructure, "Infrastructure")?;
-        let network = optional("network", self.network.as_ref(), "Network")?;
-        let config_map = self.cloud_config.as_ref().map(|path| read("cloud config", path, "ConfigMap")).transpose()?;
-        let documents = Documents { infrastructure: Some(infrastructure), network, ..Documents::default() };
-        Ok((documents.facts(&Settings::default()), config_map))
-    }
 }
 
 /// Reads a `CloudControllerManager` manifest, for a cluster that is described otherwise.

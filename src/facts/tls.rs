@@ -114,8 +114,8 @@ impl TlsSettings {
         })
     }
 
-    /// What Go serves of what is asked for, and never more: it ends at a version or a suite that it does not know, and
-    /// without a list it serves all of its suites. The suites of TLS 1.3 it chooses itself. `None` asks for its list.
+    /// The part of a request that Go can serve, and never more: Go ends at a version or a suite that it does not know, and
+    /// without a list it serves all of its suites. It chooses the suites of TLS 1.3 itself. `None` asks for its list.
     fn of(source: &str, min_version: &str, asked: Option<&[String]>) -> Self {
         let mut settings = Self { min_version: min_version.to_owned(), ..Self::default() };
         let mut note = |text: String| settings.notes.push(format!("{source}: {text}"));

@@ -34,19 +34,18 @@ impl<'de> Deserialize<'de> for Minor {
 }
 
 #[cfg(test)]
-impl schemars::JsonSchema for Minor {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Minor".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "pattern": r"^1\.[0-9]+$"})
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl schemars::JsonSchema for Minor {
+        fn schema_name() -> std::borrow::Cow<'static, str> {
+            "Minor".into()
+        }
+
+        fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+            schemars::json_schema!({"type": "string", "pattern": r"^1\.[0-9]+$"})
+        }
+    }
 
     #[test]
     fn a_minor_version_is_read_as_servers_and_people_write_it() {

@@ -74,7 +74,6 @@ const SIGNS: &[(Reason, &[&str])] = &[
         Reason::CredentialsRefused,
         &[
             "authfailure",
-            "unauthorizedoperation",
             "unauthorized",
             "invalidclienttokenid",
             "signaturedoesnotmatch",
@@ -156,18 +155,14 @@ const SIGNS: &[(Reason, &[&str])] = &[
     (
         Reason::InstanceNotFound,
         &[
-            "instance not found",
             "invalidinstanceid",
             "could not look up instance id",
             "no instances found for instance",
             "no vm found",
-            "vm not found",
-            "node not found",
             "vm guest hostname is empty",
             "unable to find vm by",
             "failed to find object",
             "no matching server found",
-            "server not found",
             "getting droplet by name",
             "not found",
             "notfound",
@@ -351,10 +346,12 @@ mod tests {
     }
 
     #[test]
-    fn words_are_written_as_they_are_compared() {
-        for (reason, words) in SIGNS {
-            for words in *words {
+    fn words_are_written_as_they_are_compared_and_none_is_a_part_of_others() {
+        for (reason, all) in SIGNS {
+            for words in *all {
                 assert_eq!(*words, words.to_lowercase(), "{reason}");
+                let parts = all.iter().filter(|other| words.contains(**other));
+                assert_eq!(parts.count(), 1, "{reason}: {words:?} contains others");
             }
         }
     }

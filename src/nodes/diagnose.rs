@@ -63,7 +63,7 @@ struct Cluster<'a> {
     has_pod_cidrs: bool,
 }
 
-/// Whose node it is.
+/// The owners of a node.
 struct Owners {
     /// The cloud-controller-managers by their indexes: without a providerID it may be the node of each one.
     ccms: Vec<usize>,
@@ -114,12 +114,6 @@ impl Answer {
     fn observe(&mut self, what: impl Into<String>, showed: impl Into<String>) {
         self.observations.push(Observation { what: what.into(), showed: showed.into(), was_seen: true });
     }
-
-    /// The findings in the order of fixing.
-    fn sorted(mut self) -> (Vec<Finding>, Vec<Observation>) {
-        self.findings.sort_by_key(|finding| finding.reason.rank());
-        (self.findings, self.observations)
-    }
 }
 
 impl Cluster<'_> {
@@ -139,7 +133,8 @@ impl Cluster<'_> {
         } else {
             self.ask(node, (owners, &ccms), &mut answer);
         }
-        let (mut findings, observations) = answer.sorted();
+        let Answer { mut findings, observations } = answer;
+        findings.sort_by_key(|finding| finding.reason.rank());
         for finding in &mut findings {
             let of_server = finding.reason.fix_of_server().filter(|_| node.is_server());
             let on_openshift = finding.reason.fix_on_openshift().filter(|_| self.evidence.is_openshift());
@@ -160,7 +155,6 @@ impl Cluster<'_> {
         }
     }
 
-    /// The questions, in their order.
     fn ask(&self, node: &Node, (owners, ccms): (&Owners, &[&DiagnosedCcm]), answer: &mut Answer) {
         let waits = node.is_uninitialized() && !node.is_terminating;
         fields::ask(self, node, owners, answer);
@@ -212,7 +206,7 @@ impl Cluster<'_> {
                 .map(|pod| (showed.clone(), format!("pod {}", pod.key())))
         };
         match other {
-            Some(_) if self.is_young(&node.created) => {}
+            Some(_) if is_young(&node.created, self.evidence) => {}
             Some((shown, what)) => {
                 let cause = format!("{what} is of a cloud-controller-manager that this operator has not installed");
                 answer.find(found(Reason::CauseUnknown, &shown, cause));
@@ -226,10 +220,6 @@ impl Cluster<'_> {
                 answer.find(found(Reason::NotInstalled, &showed, cause.into()));
             }
         }
-    }
-
-    fn is_young(&self, created: &str) -> bool {
-        seconds_since(created, self.evidence.now).is_some_and(|age| age < GRACE)
     }
 
     /// A node waits for a reason, even if that is not known.
@@ -247,11 +237,11 @@ impl Cluster<'_> {
         let pods = || ccms.iter().flat_map(|ccm| current(ccm.ccm.pods.as_deref().unwrap_or_default()));
         let has_pods = pods().next().is_some();
         let are_young = if has_pods {
-            pods().all(|pod| self.is_young(&pod.created))
+            pods().all(|pod| is_young(&pod.created, self.evidence))
         } else {
-            ccms.iter().any(|ccm| self.is_young(&ccm.ccm.installed))
+            ccms.iter().any(|ccm| is_young(&ccm.ccm.installed, self.evidence))
         };
-        if self.is_young(&node.created) || are_young {
+        if is_young(&node.created, self.evidence) || are_young {
             answer.observe("the time", format!("the node or the pods were created less than {GRACE} s ago"));
             return;
         }
@@ -279,6 +269,11 @@ impl Cluster<'_> {
 #[allow(clippy::needless_pass_by_value, reason = "most causes are put together for it")]
 fn found(reason: Reason, evidence: &str, cause: String) -> Finding {
     Finding { reason, evidence: clean(evidence), cause: clean(&cause), fix: reason.fix().to_owned() }
+}
+
+/// Whether something was created less than [`GRACE`] ago.
+fn is_young(created: &str, evidence: &Evidence) -> bool {
+    seconds_since(created, evidence.now).is_some_and(|age| age < GRACE)
 }
 
 /// How long ago that was, in seconds.

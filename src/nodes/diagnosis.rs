@@ -21,7 +21,7 @@ pub struct Diagnosis {
     pub provider_id: String,
     /// Since when it is in this state, RFC 3339, if that is known.
     pub since: Option<String>,
-    /// What is wrong with it, the one that has to be cured first before the others.
+    /// What is wrong with it, in the order of fixing.
     pub findings: Vec<Finding>,
     /// Everything that was looked at, in the order of asking.
     pub observations: Vec<Observation>,

@@ -106,8 +106,6 @@ pub struct Pod {
     pub terminated: Option<(String, String)>,
     /// Why it cannot be scheduled, as the scheduler says.
     pub unschedulable: Option<String>,
-    /// The image of its cloud-controller-manager.
-    pub image: String,
     /// The controllers that its argument `--controllers` turns on; `None` without the argument.
     pub controllers: Option<Vec<Controller>>,
     /// The lease that its arguments name: `--leader-elect-resource-name`, or the default.
@@ -137,7 +135,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Whether it is that of a cloud-controller-manager.
+    /// Whether it is the lease of this cloud-controller-manager.
     pub fn is_of(&self, identity: &CcmIdentity) -> bool {
         (&self.namespace, &self.name) == (&identity.namespace, &identity.lease_name)
     }
@@ -166,6 +164,4 @@ pub struct NodeEvent {
     pub message: String,
     /// When it was last repeated.
     pub last: Option<Timestamp>,
-    /// How often it was repeated.
-    pub count: i64,
 }

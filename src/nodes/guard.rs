@@ -282,10 +282,7 @@ fn is_selected(selector: &NodeLabels, node: &Node) -> bool {
 }
 
 /// The rules that hold for every deletion; the policy has them, too, but for the last node of the control plane. `nodes` are all.
-///
-/// # Errors
-///
-/// The first rule that keeps the node.
+/// Fails with the first rule that keeps the node.
 pub fn fixed_rules(
     nodes: &[Node],
     (provider_ids, selector): (&[String], &NodeLabels),

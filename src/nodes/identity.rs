@@ -4,7 +4,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, ResourceRule};
 use serde_json::{Value, json};
 
 use crate::{
-    facts::ccm::{Ccm, Controller},
+    facts::ccm::{Ccm, Controller, LEASE},
     object::{Object, permissions},
     plan::needs,
     provider::{
@@ -13,9 +13,6 @@ use crate::{
     },
     text::ini,
 };
-
-/// The lease of every cloud-controller-manager on OpenShift.
-const OPENSHIFT_LEASE: &str = "cloud-controller-manager";
 
 /// The account of kube-system as which the node controllers act on OpenShift.
 const NODE_IDENTITY: (&str, &str) = ("kube-system", "node-controller");
@@ -76,7 +73,7 @@ impl Need {
 }
 
 impl CcmIdentity {
-    /// That of a `CloudControllerManager`; `None` if its provider has no workload.
+    /// The identity of a `CloudControllerManager`'s pods; `None` if its provider has no workload.
     pub fn kubernetes(provider: &Kubernetes, ccm: &Ccm) -> Option<Self> {
         let (workload, pod) = provider.workload()?;
         let (descriptor, namespace) = (&provider.descriptor, ccm.spec.namespace.clone());
@@ -107,7 +104,7 @@ impl CcmIdentity {
         })
     }
 
-    /// That of an OpenShift cluster; `None` if its provider has no workload.
+    /// The identity on an OpenShift cluster; `None` if its provider has no workload.
     pub fn openshift(provider: &OpenShift, infrastructure: &Value, namespace: &str) -> Option<Self> {
         let (workload, pod) = provider.workload()?;
         let as_planned = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
@@ -118,7 +115,7 @@ impl CcmIdentity {
         let nodes = provider.descriptor.nodes.as_ref();
         let (of_nodes, identity) = (["list", "watch"], NODE_IDENTITY);
         let mut needs: Vec<_> = of_nodes.iter().map(|verb| Need::new(verb, "", "nodes")).collect();
-        needs.push(of_lease(namespace, OPENSHIFT_LEASE));
+        needs.push(of_lease(namespace, LEASE));
         needs.push(Need {
             namespace: identity.0.to_owned(),
             name: identity.1.to_owned(),
@@ -132,7 +129,7 @@ impl CcmIdentity {
             workload: workload.name().to_owned(),
             selector: selector(workload, as_planned),
             node_manager: ccm.map(|ccm| selector(ccm, as_planned)),
-            lease_name: OPENSHIFT_LEASE.to_owned(),
+            lease_name: LEASE.to_owned(),
             account: pod["serviceAccountName"].as_str()?.to_owned(),
             provider_ids: nodes.map(|nodes| nodes.provider_ids.clone()).unwrap_or_default(),
             has_zones: nodes.is_some_and(|nodes| nodes.zones),

@@ -13,8 +13,6 @@ use serde_json::Value;
 
 use crate::text::output;
 
-pub mod read;
-
 /// The longest text of others that is shown.
 const LONGEST: usize = 600;
 
@@ -129,8 +127,8 @@ impl Log {
 
     /// Takes a message that is so many seconds older than the last one.
     fn take(&mut self, message: &str, age: u32) {
-        let known = |prefix: &str| message.strip_prefix(prefix);
-        if let Some((node, error)) = known("error syncing '").and_then(|rest| rest.split_once("': ")) {
+        let parts = |before: &str, between: &str| message.strip_prefix(before)?.split_once(between);
+        if let Some((node, error)) = parts("error syncing '", "': ") {
             let error = error.rsplit_once(", requeuing").map_or(error, |(error, _)| error);
             self.attempts.insert(node.to_owned(), Attempt::Failed(error.to_owned()));
         } else if let Some(node) = between(message, "Initializing node ", " with cloud provider") {
@@ -139,20 +137,18 @@ impl Log {
             self.attempts.insert(node.to_owned(), Attempt::Done);
         } else if let Some(node) = between(message, "Skip sync node ", " because cloud provided nil metadata") {
             self.attempts.insert(node.to_owned(), Attempt::Skipped);
-        } else if let Some((node, error)) =
-            known("error checking if node ").and_then(|rest| rest.split_once(" exists: "))
-        {
+        } else if let Some((node, error)) = parts("error checking if node ", " exists: ") {
             insert(&mut self.unknown, (node, error), age <= STALE_CHECK);
-        } else if let Some((node, error)) =
-            known("Failed to update node addresses for node \"").and_then(|rest| rest.split_once("\": "))
-        {
+        } else if let Some((node, error)) = parts("Failed to update node addresses for node \"", "\": ") {
             insert(&mut self.addresses, (node, error), age <= STALE_ADDRESSES);
-        } else if let Some(node) = known("deleting node since it is no longer present in cloud provider: ") {
+        } else if let Some(node) =
+            message.strip_prefix("deleting node since it is no longer present in cloud provider: ")
+        {
             if self.deleted.contains_key(node) {
                 self.deleted_twice.insert(node.to_owned());
             }
             insert(&mut self.deleted, (node, message), age <= STALE_DELETION);
-        } else if let Some((node, error)) = known("unable to delete node \"").and_then(|rest| rest.split_once("\": ")) {
+        } else if let Some((node, error)) = parts("unable to delete node \"", "\": ") {
             // It sees a moment later that it has deleted the node, and tries once more.
             if !(error.ends_with(" not found") && self.deleted_twice.contains(node)) {
                 self.deleted.remove(node);

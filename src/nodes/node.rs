@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    api::placement::Distribution, facts::distribution, object::condition, provider::kubernetes::CONTROL_PLANE_LABEL,
+    api::placement::Distribution,
+    facts::distribution,
+    object::{condition, items},
+    provider::kubernetes::CONTROL_PLANE_LABEL,
     text::output,
 };
 
@@ -59,7 +62,7 @@ pub struct Node {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
     /// Whether it has a subnet for pods (`spec.podCIDR`).
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_pod_cidr: bool,
     /// The reason of its condition `NetworkUnavailable`, if that is true.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -88,25 +91,25 @@ pub struct Node {
     /// The architecture of its machine, such as `amd64`.
     pub architecture: String,
     /// Whether it has the label of the control plane.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_control_plane: bool,
     /// Whether it has the label of etcd's nodes: k3s and RKE2 remove a member when its node is deleted.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_etcd: bool,
     /// Whether it is cordoned (`spec.unschedulable`).
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_cordoned: bool,
     /// Whether it is being deleted, and finalizers hold it.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_terminating: bool,
     /// Whether it has the annotation [`KEEP`].
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_kept: bool,
     /// Whether it has the annotation [`ALLOW_CONTROL_PLANE`].
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allows_control_plane_deletion: bool,
     /// Whether it has the annotation [`NO_CLOUD`].
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_no_cloud: bool,
 }
 
@@ -121,13 +124,8 @@ pub struct Ready {
     /// When the status last changed, RFC 3339, as stored.
     pub since: String,
     /// Whether the message names the network plugin (`NetworkPluginNotReady`).
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lacks_network: bool,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -141,7 +139,6 @@ impl Node {
         let (metadata, spec, status) = (&live["metadata"], &live["spec"], &live["status"]);
         // Others write it, and it is shown.
         let text = |value: &Value| output::printable(value.as_str().unwrap_or_default()).replace(['\n', '\t'], " ");
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let label = |name: &str| text(&metadata["labels"][name]);
         let [ready, unavailable] = ["Ready", "NetworkUnavailable"].map(|type_| condition(live, type_));
         let ready = ready.is_object().then(|| Ready {
@@ -163,8 +160,8 @@ impl Node {
             uid: text(&metadata["uid"]),
             created: text(&metadata["creationTimestamp"]),
             provider_id: text(&spec["providerID"]),
-            taints: list(&spec["taints"]).iter().map(|taint| text(&taint["key"])).collect(),
-            own_taints: list(&spec["taints"]).iter().filter(is_own).map(taint).collect(),
+            taints: items(&spec["taints"]).iter().map(|taint| text(&taint["key"])).collect(),
+            own_taints: items(&spec["taints"]).iter().filter(is_own).map(taint).collect(),
             ready,
             has_pod_cidr: spec["podCIDR"].as_str().is_some_and(|subnet| !subnet.is_empty()),
             network_unavailable: if unavailable["status"] == "True" {
@@ -173,7 +170,7 @@ impl Node {
                 String::new()
             },
             provided_ip: text(&metadata["annotations"][PROVIDED_IP]),
-            addresses: list(&status["addresses"]).iter().map(address).collect(),
+            addresses: items(&status["addresses"]).iter().map(address).collect(),
             region: label("topology.kubernetes.io/region"),
             zone: label("topology.kubernetes.io/zone"),
             labels: labels.map(|(key, value)| (key.clone(), text(value))).collect(),

@@ -5,9 +5,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    facts::{OPERATOR_LEASE, ccm::Controller},
+    facts::{
+        OPERATOR_LEASE,
+        ccm::{Controller, LEASE},
+    },
     nodes::evidence::{Lease, NodeEvent, Pod},
-    object::{condition, container_statuses},
+    object::{condition, container_statuses, items},
     provider::{CCM, kubernetes::Descriptor},
     text::{mask, output::printable},
 };
@@ -28,9 +31,6 @@ const OTHERS: [&str; 6] = [
 
 /// Flags without which hardly any cloud-controller-manager starts.
 const CERTAIN: [&str; 2] = ["controllers", "cloud-provider"];
-
-/// The name of the lease without `--leader-elect-resource-name`.
-const DEFAULT_LEASE: &str = "cloud-controller-manager";
 
 /// The longest text of others that is kept, in bytes: to find the secrets of a long one takes disproportionately long.
 const LONGEST: usize = 8 << 10;
@@ -65,10 +65,6 @@ pub fn current(pods: &[Pod]) -> Vec<&Pod> {
 
 fn text(value: &Value) -> String {
     value.as_str().map(sanitized).unwrap_or_default()
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn time(value: &Value) -> Option<Timestamp> {
@@ -115,7 +111,7 @@ impl Program {
 
 /// Whether a live pod runs an image that is known, and is not of another program.
 fn runs_image(live: &Value, is_known: impl Fn(&str) -> bool) -> bool {
-    let containers = list(&live["spec"]["containers"]).iter().filter(|container| !is_other_program(container));
+    let containers = items(&live["spec"]["containers"]).iter().filter(|container| !is_other_program(container));
     !is_other_pod(live) && containers.filter_map(|container| container["image"].as_str()).any(is_known)
 }
 
@@ -129,7 +125,7 @@ fn is_other_pod(live: &Value) -> bool {
 
 /// Whether a container is named as, or runs, what is no cloud-controller-manager.
 fn is_other_program(container: &Value) -> bool {
-    let words = list(&container["command"]).iter().chain(list(&container["args"]).first());
+    let words = items(&container["command"]).iter().chain(items(&container["args"]).first());
     let words = words.filter_map(Value::as_str).flat_map(str::split_whitespace).filter(|word| !word.starts_with('-'));
     container["name"].as_str().into_iter().chain(words).any(is_other)
 }
@@ -147,7 +143,7 @@ fn is_ccms(name: &str) -> bool {
 
 /// The container of the cloud-controller-manager.
 pub fn container(spec: &Value) -> &Value {
-    let containers = list(&spec["containers"]);
+    let containers = items(&spec["containers"]);
     let named = containers.iter().find(|container| container["name"] == CCM);
     let is_it = |container: &&Value| container["image"].as_str().is_some_and(is_ccms) && !is_other_program(container);
     let by_image = || containers.iter().find(is_it);
@@ -162,7 +158,7 @@ pub fn flag(container: &Value, name: &str) -> Option<String> {
 
 /// The flags on the command line of a container, without their hyphens, each with its value, if it has one.
 pub fn flags(container: &Value) -> Vec<(String, Option<String>)> {
-    let all = list(&container["command"]).iter().chain(list(&container["args"]));
+    let all = items(&container["command"]).iter().chain(items(&container["args"]));
     let mut given = all.filter_map(Value::as_str).flat_map(str::split_whitespace).peekable();
     let mut found = Vec::new();
     while let Some(argument) = given.next() {
@@ -221,10 +217,9 @@ impl Pod {
             waiting,
             terminated: containers().find_map(ended),
             unschedulable: (scheduled["status"] == "False").then(|| text(&scheduled["message"])),
-            image: text(&ccm["image"]),
             controllers: flag(ccm, "controllers").map(|names| Controller::of_argument(Some(&names))),
             lease_name: flag(ccm, "leader-elect-resource-name")
-                .map_or_else(|| DEFAULT_LEASE.to_owned(), |name| sanitized(&name)),
+                .map_or_else(|| LEASE.to_owned(), |name| sanitized(&name)),
         }
     }
 }
@@ -244,7 +239,7 @@ impl Lease {
 
     /// Whether it is one of a cloud-controller-manager, by its name.
     pub fn is_ccms(&self) -> bool {
-        self.name.contains(DEFAULT_LEASE) && self.name != OPERATOR_LEASE
+        self.name.contains(LEASE) && self.name != OPERATOR_LEASE
     }
 }
 
@@ -261,7 +256,6 @@ impl NodeEvent {
             component: if component.is_empty() { text(&live["reportingComponent"]) } else { component },
             message: text(&live["message"]),
             last: times.into_iter().find_map(time),
-            count: series["count"].as_i64().or_else(|| live["count"].as_i64()).unwrap_or(1),
         }
     }
 }

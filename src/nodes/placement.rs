@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::nodes::node::Node;
+use crate::{nodes::node::Node, object::items};
 
 /// Why a node takes no pod of a workload: the later, the less is missing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub fn tolerates(pod: &Value, taint: &str) -> bool {
         (text("effect").is_empty() || text("effect") == effect)
             && ((is_any && text("key").is_empty()) || (text("key") == key && (is_any || text("value") == value)))
     };
-    pod["tolerations"].as_array().is_some_and(|all| all.iter().any(matches))
+    items(&pod["tolerations"]).iter().any(matches)
 }
 
 /// Whether a node has the labels that the pods of a workload ask for: `nodeSelector`, and the required node affinity with the operators
@@ -56,12 +56,11 @@ pub fn fits(pod: &Value, node: &Node) -> bool {
 }
 
 fn matches(term: &Value, node: &Node) -> bool {
-    let mut expressions = term["matchExpressions"].as_array().into_iter().flatten();
-    expressions.all(|expression| {
+    items(&term["matchExpressions"]).iter().all(|expression| {
         let label = node.labels.get(expression["key"].as_str().unwrap_or_default());
         let is_in = || {
-            let values = expression["values"].as_array().into_iter().flatten();
-            label.is_some_and(|label| values.filter_map(Value::as_str).any(|value| value == label))
+            let mut values = items(&expression["values"]).iter().filter_map(Value::as_str);
+            label.is_some_and(|label| values.any(|value| value == label))
         };
         match expression["operator"].as_str() {
             Some("Exists") => label.is_some(),

@@ -49,14 +49,6 @@ pub struct Error {
     problem: String,
 }
 
-impl Permission<'_> {
-    /// The same for all objects.
-    #[must_use]
-    pub fn of_any_name(self) -> Self {
-        Self { names: Vec::new(), ..self }
-    }
-}
-
 impl<'a> Rule<'a> {
     /// How many permissions it grants, counted without making them: few lines grant millions.
     pub fn count(&self) -> usize {
@@ -75,20 +67,13 @@ impl<'a> Rule<'a> {
 }
 
 /// The rules of a role, by their places in its list. An object without `rules` has none.
-///
-/// # Errors
-///
-/// Something in them is not of its type. The API server refuses it, or reads it as something else.
+/// Fails if something in them is not of its type: the API server refuses it, or reads it as something else.
 pub fn rules(role: &Value) -> Result<Vec<Rule<'_>>, Error> {
     let rules = list(&role["rules"], "/rules")?;
     rules.iter().enumerate().map(|(index, rule)| read(rule, &format!("/rules/{index}"))).collect()
 }
 
 /// Every permission of a role.
-///
-/// # Errors
-///
-/// Those of [`rules`].
 pub fn of_role(role: &Value) -> Result<Vec<Permission<'_>>, Error> {
     Ok(rules(role)?.iter().flat_map(Rule::permissions).collect())
 }

@@ -25,7 +25,7 @@ pub struct Access {
 impl Access {
     /// The flags of kubectl and of this program; each begins with a space.
     pub fn flags(&self) -> String {
-        let who = [("--as", self.as_user.as_ref())].into_iter();
+        let who = std::iter::once(("--as", self.as_user.as_ref()));
         let who = who.chain(self.as_groups.iter().map(|group| ("--as-group", Some(group))));
         self.to_cluster() + &joined(who)
     }
@@ -80,12 +80,7 @@ impl Access {
 
 fn joined<'a>(flags: impl IntoIterator<Item = (&'static str, Option<&'a String>)>) -> String {
     let given = flags.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
-    given.fold(String::new(), |text, (flag, value)| text + " " + &set(flag, value))
-}
-
-/// A flag with its value.
-fn set(flag: &str, value: &str) -> String {
-    format!("{flag}={}", quoted(value))
+    given.fold(String::new(), |text, (flag, value)| format!("{text} {flag}={}", quoted(value)))
 }
 
 #[cfg(test)]

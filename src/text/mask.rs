@@ -149,7 +149,4 @@ fn is_harmless_value(value: &str) -> bool {
 }
 
 #[cfg(test)]
-mod hostile;
-
-#[cfg(test)]
 mod tests;

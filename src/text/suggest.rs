@@ -50,7 +50,8 @@ fn begins(word: &str) -> Option<char> {
 pub(crate) struct Hints(Cell<usize>);
 
 impl Hints {
-    /// The same as [`did_you_mean`] for the first words, and an empty text for all others.
+    /// The same as [`did_you_mean`] for the first words, and an empty text for all others. A word without a suggestion should
+    /// not be repeated in a message: it may be a line of a secret.
     pub(crate) fn of<S: AsRef<str> + Ord>(&self, word: &str, known: impl IntoIterator<Item = S>) -> String {
         self.0.set(self.0.get() + 1);
         if self.0.get() > MOST_HINTS { String::new() } else { did_you_mean(word, known) }

@@ -27,7 +27,7 @@ const fn io(name: &'static str) -> Layer {
 }
 
 /// A layer imports only layers above it in this list.
-const LAYERS: [Layer; 20] = [
+const LAYERS: [Layer; 21] = [
     pure("version"),
     pure("error"),
     pure("grace"),
@@ -43,6 +43,7 @@ const LAYERS: [Layer; 20] = [
     io("process"),
     pure("apply"),
     pure("nodes"),
+    io("evidence"),
     pure("preflight"),
     pure("proposal"),
     pure("status"),

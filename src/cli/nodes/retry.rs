@@ -22,11 +22,11 @@ use crate::{
         read as objects,
         request::{self, NO_DEADLINE, api},
     },
+    evidence,
     nodes::{
         evidence::Evidence,
-        log::{self, Attempt, Log},
+        log::{Attempt, Log},
         node::Node,
-        read,
     },
     object::NODE,
     provider::catalog::Catalog,
@@ -65,7 +65,7 @@ pub(super) async fn run(args: &RetryArgs, catalog: &Catalog) -> anyhow::Result<E
         print(&format!("{name} does not wait for its initialization; nothing was changed\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let before = read::evidence(&client, catalog, Some(name)).await?;
+    let before = evidence::read(&client, catalog, Some(name)).await?;
     let change = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: Timestamp::now().to_string()}}}));
     let (nodes, params) = (api(&client, &NODE, ""), PatchParams::default());
     let changed = request::send(NO_DEADLINE, nodes.patch(name, &params, &change)).await;
@@ -122,7 +122,7 @@ async fn has_failed_since(before: &Evidence, client: &Client, name: &str) -> boo
     for ccm in &before.ccms {
         let identity = &ccm.identity;
         let lease = before.leases.iter().flatten().find(|lease| lease.is_of(identity));
-        let log = log::read::log(client, identity, ccm.pods.as_deref(), lease).await.ok().flatten();
+        let log = evidence::log::read(client, identity, ccm.pods.as_deref(), lease).await.ok().flatten();
         if has_failed(ccm.log.as_deref().unwrap_or_default(), &log.unwrap_or_default(), name) {
             return true;
         }

@@ -33,8 +33,9 @@ use crate::{
         request::{self, NO_DEADLINE},
     },
     error::chain,
+    evidence,
     facts::ccm::{Ccm, Controller},
-    nodes::{identity::Need, read::nodes},
+    nodes::identity::Need,
     object::{EVENT, NAMESPACE, Object, POD, reference::SECRET},
     plan::kubernetes::{
         self,
@@ -173,8 +174,11 @@ async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<Report> 
         has_config: file.is_some_and(|file| values.contains_key(file)),
         has_credentials: values.keys().any(|key| Some(key.as_str()) != file),
         api_server: args.api_server.clone(),
-        cluster: preflight::cluster(&client, seen(nodes(&client).await, "nodes", String::new())?.ok().as_deref())
-            .await?,
+        cluster: preflight::cluster(
+            &client,
+            seen(evidence::nodes(&client).await, "nodes", String::new())?.ok().as_deref(),
+        )
+        .await?,
     };
     let ccm = trial.ccm(provider)?;
     let objects = trial.objects(provider, &ccm)?;

@@ -3,17 +3,16 @@
 //! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`, `labels`
 //! or `nodes` ends the program; in the other sections it disables the section.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use crate::{
     config::{
-        Problem, hint,
+        Problem,
         keys::{KEYS, Kind, Section},
     },
     text::{
         Place,
+        suggest::Hints,
         yaml::outline::{Member, Node},
     },
 };
@@ -137,39 +136,22 @@ pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
     None
 }
 
-/// The lines of the keys of sections, and of the mappings in them, by their paths.
-pub(super) fn lines(root: &Node) -> BTreeMap<Vec<&str>, usize> {
-    fn note<'a>(node: &'a Node, path: &[&'a str], lines: &mut BTreeMap<Vec<&'a str>, usize>) {
-        for member in node.members() {
-            let path = [path, &[&member.key]].concat();
-            lines.entry(path.clone()).or_insert(member.line);
-            // No key that is checked is deeper.
-            if path.len() < 3 {
-                note(&member.value, &path, lines);
-            }
-        }
-    }
-    let mut lines = BTreeMap::new();
-    note(root, &[], &mut lines);
-    lines
-}
-
 /// Warns about keys without effect, in the order of the source.
 pub(super) fn ignored(root: &Node) -> Vec<Problem> {
-    let mut warnings = Vec::new();
+    let (mut warnings, hints) = (Vec::new(), Hints::default());
     for top in root.members() {
         let Some(section) = KEYS.vsphere.iter().find(|section| section.name == top.key) else {
             let key = name_of(top);
             let legacy = KEYS.vsphere.iter().find(|section| bare(&section.legacy()) == bare(key));
             let key = legacy.map_or(key, |section| &section.name);
-            let near = nearest(&warnings, key, KEYS.vsphere.iter().map(|section| &section.name));
+            let near = nearest(&hints, key, KEYS.vsphere.iter().map(|section| &section.name));
             warnings.extend(warning(top, "", &near));
             continue;
         };
         let mut check = |path: &str, node: &Node| {
             for member in node.members().iter().filter(|member| !section.keys.contains_key(&member.key)) {
                 let key = name_of(member);
-                let mut hint = nearest(&warnings, key, section.keys.keys());
+                let mut hint = nearest(&hints, key, section.keys.keys());
                 if let (true, Some(other)) = (hint.is_empty(), home(key)) {
                     hint = format!(" (it belongs in `{other}`)");
                 }
@@ -211,10 +193,10 @@ fn warning(member: &Member, section: &str, hint: &str) -> Option<Problem> {
 }
 
 /// Suggests the key that differs only in dashes and case, else the nearest one.
-fn nearest<'a>(warnings: &[Problem], key: &str, known: impl Iterator<Item = &'a String> + Clone) -> String {
+fn nearest<'a>(hints: &Hints, key: &str, known: impl Iterator<Item = &'a String> + Clone) -> String {
     match known.clone().find(|name| bare(name) == bare(key)) {
         Some(name) => format!(" (did you mean `{name}`?)"),
-        None => hint(warnings, key, known),
+        None => hints.of(key, known),
     }
 }
 

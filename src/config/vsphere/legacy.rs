@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::{
     config::{
-        Change, Output, Problem, hint,
+        Change, Output, Problem,
         keys::{KEYS, Kind, Section},
     },
     text::{
         ini::{Document, Header, Placed},
+        suggest::Hints,
         yaml,
     },
 };
@@ -22,6 +23,7 @@ const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 struct Converted {
     document: Map<String, Value>,
     output: Output,
+    hints: Hints,
 }
 
 /// Whether a text that is not a YAML mapping is INI: it begins with a section.
@@ -30,7 +32,6 @@ pub(super) fn is_ini(text: &str) -> bool {
     lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';'])).is_some_and(|line| line.starts_with('['))
 }
 
-/// Converts an INI to YAML.
 pub(super) fn convert(text: &str) -> Result<Output, Problem> {
     let ini = Document::parse(text)?;
     let format = Change {
@@ -40,7 +41,7 @@ pub(super) fn convert(text: &str) -> Result<Output, Problem> {
         after: Some("YAML".to_owned()),
     };
     let output = Output { changes: vec![format], ..Output::default() };
-    let mut converted = Converted { document: Map::new(), output };
+    let mut converted = Converted { document: Map::new(), output, hints: Hints::default() };
     for (line, header) in ini.headers() {
         converted.add_section(line, header)?;
     }
@@ -61,7 +62,7 @@ impl Converted {
             return Ok(());
         }
         let Some(section) = known(header) else {
-            let hint = hint(&self.output.warnings, &header.name, KEYS.vsphere.iter().map(Section::legacy));
+            let hint = self.hints.of(&header.name, KEYS.vsphere.iter().map(Section::legacy));
             let what = if hint.is_empty() { "this section".to_owned() } else { format!("`[{}]`", header.name) };
             self.warn(line, format!("{what} is unknown and has no effect{hint}"));
             return Ok(());
@@ -89,7 +90,7 @@ impl Converted {
         };
         let found = section.keys.iter().find(|(name, _)| dashes(name).eq_ignore_ascii_case(key));
         let Some((name, kind)) = found else {
-            let hint = hint(&self.output.warnings, key, section.keys.keys().map(|name| dashes(name)));
+            let hint = self.hints.of(key, section.keys.keys().map(|name| dashes(name)));
             let what = if hint.is_empty() { "this key".to_owned() } else { format!("`{key}`") };
             self.warn(line, format!("{what} of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());

@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::{Answer, clean, diagnosed::DiagnosedCcm, found};
+use super::{Answer, clean, diagnosed::DiagnosedCcm, events, found};
 use crate::nodes::{cause, log::Attempt, node::Node, reason::Reason};
 
-/// Asks the log about a node.
 pub(super) fn ask(diagnosed: &DiagnosedCcm, node: &Node, answer: &mut Answer) {
     if diagnosed.ccm.log.is_none() {
         return;
@@ -28,11 +27,7 @@ pub(super) fn ask(diagnosed: &DiagnosedCcm, node: &Node, answer: &mut Answer) {
         let cause = format!("the cloud does not say whether the instance of {} exists{because}", node.name);
         answer.find(found(Reason::ExistenceUnknown, error, cause));
     } else if let Some(error) = log.kept.get(&node.name).filter(|_| !answer.has(Reason::DeletionRefused)) {
-        let cause = format!(
-            "the cloud has no instance for {}, and the cloud-controller-manager may not delete the node",
-            node.name
-        );
-        answer.find(found(Reason::DeletionRefused, error, cause));
+        answer.find(events::refusal(node, error));
     }
 }
 

@@ -38,7 +38,6 @@ pub(super) struct DiagnosedCcm<'a> {
 }
 
 impl<'a> DiagnosedCcm<'a> {
-    /// Where it was looked for.
     pub(super) fn identity(&self) -> &'a CcmIdentity {
         &self.ccm.identity
     }
@@ -53,7 +52,6 @@ impl<'a> DiagnosedCcm<'a> {
         self.observations.push(Observation { what, showed: showed.into(), was_seen: true });
     }
 
-    /// Its lease.
     pub(super) fn lease<'b>(&self, evidence: &'b Evidence) -> Option<&'b Lease> {
         evidence.leases.iter().flatten().find(|lease| lease.is_of(self.identity()))
     }

@@ -1,24 +1,27 @@
 //! Evidence from the Events about a node.
 
 use super::{Answer, Cluster, found};
-use crate::nodes::{diagnosis::Finding, evidence::NodeEvent, node::Node, reason::Reason};
+use crate::nodes::{
+    diagnosis::Finding,
+    evidence::NodeEvent,
+    guard::{COMPONENT, REFUSED},
+    node::Node,
+    reason::Reason,
+};
 
 /// How long the newest repetition of an Event counts, in seconds: a component that repeats itself writes at least every five
 /// minutes.
 const FRESH: i64 = 360;
 
-/// The component that deletes nodes.
-const LIFECYCLE: &str = "cloud-node-lifecycle-controller";
-
 /// Whether an Event announces that a node is deleted. It does so before the attempt: that the node is gone must be seen.
 pub(super) fn is_deletion(event: &NodeEvent) -> bool {
-    event.reason == "DeletingNode" && event.component == LIFECYCLE
+    event.reason == "DeletingNode" && event.component == COMPONENT
 }
 
 /// Whether an Event says that the attempt of another one came to nothing: then somebody else has deleted the node.
 pub(super) fn undoes(event: &NodeEvent, deletion: &NodeEvent) -> bool {
     let is_same = event.node == deletion.node && event.uid == deletion.uid;
-    event.reason == "DeletingNodeFailed" && is_same && event.last >= deletion.last
+    event.reason == REFUSED && is_same && event.last >= deletion.last
 }
 
 /// The finding of a node that was deleted.
@@ -27,7 +30,14 @@ pub(super) fn deletion(shown: &str) -> Finding {
     found(Reason::NodeDeleted, shown, cause.into())
 }
 
-/// Asks the Events about a node.
+/// The finding of a node that a cloud-controller-manager may not delete.
+pub(super) fn refusal(node: &Node, shown: &str) -> Finding {
+    let name = &node.name;
+    let cause =
+        format!("the cloud has no instance for {name}, and the cloud-controller-manager may not delete the node");
+    found(Reason::DeletionRefused, shown, cause)
+}
+
 pub(super) fn ask(cluster: &Cluster, node: &Node, answer: &mut Answer) {
     if cluster.evidence.events.is_none() {
         return;
@@ -50,14 +60,10 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, answer: &mut Answer) {
         }
         return;
     }
-    if let Some(event) = newest("DeletingNodeFailed").filter(|_| !node.is_ready()) {
-        let cause = format!(
-            "the cloud has no instance for {}, and the cloud-controller-manager may not delete the node",
-            node.name
-        );
+    if let Some(event) = newest(REFUSED).filter(|_| !node.is_ready()) {
         // The taint stays on a node whose instance was stopped first and is gone now.
         answer.findings.retain(|finding| finding.reason != Reason::InstanceStopped);
-        answer.find(found(Reason::DeletionRefused, &event.message, cause));
+        answer.find(refusal(node, &event.message));
     }
     if let Some(event) = newest("PossibleNodeDeletion") {
         let cause =

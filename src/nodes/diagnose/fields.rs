@@ -25,7 +25,6 @@ pub(super) fn is_trap(provider_id: &str) -> bool {
     author(provider_id).is_some() || provider_id.starts_with("harvester://")
 }
 
-/// Asks the fields of a node.
 pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
     answer.observe("the Node", description(node));
     let age = seconds_since(&node.created, cluster.evidence.now);

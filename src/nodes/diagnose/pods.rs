@@ -1,6 +1,6 @@
 //! Evidence from the objects of a cloud-controller-manager: its workload and its pods.
 
-use super::{GRACE, diagnosed::DiagnosedCcm, found, seconds_since};
+use super::{diagnosed::DiagnosedCcm, found, is_young};
 use crate::nodes::{
     cause,
     diagnosis::Finding,
@@ -14,7 +14,6 @@ use crate::nodes::{
 /// Why a container waits before it starts, or between two runs: words of the kubelet.
 const BETWEEN_RUNS: &str = "CrashLoopBackOff";
 
-/// Asks the workload and the pods.
 pub(super) fn ask(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
     let ccm = diagnosed.ccm;
     let name = diagnosed.name.clone();
@@ -31,8 +30,7 @@ pub(super) fn ask(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
     let Some(pods) = &ccm.pods else { return };
     let ready = pods.iter().filter(|pod| pod.is_ready && !pod.is_terminating).count();
     diagnosed.observe(format!("the pods of {name}"), format!("{ready} of {} are ready{}", pods.len(), names(pods)));
-    let is_new = seconds_since(&ccm.installed, evidence.now).is_some_and(|age| age < GRACE);
-    if pods.is_empty() && is_new {
+    if pods.is_empty() && is_young(&ccm.installed, evidence) {
         return;
     }
     if pods.is_empty() {
@@ -83,8 +81,7 @@ fn names(pods: &[Pod]) -> String {
 
 fn unscheduled(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pods: &[&Pod]) {
     let says = pods.iter().find_map(|pod| pod.unschedulable.clone());
-    let is_old = pods.iter().any(|pod| seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE));
-    if says.is_some() || is_old {
+    if says.is_some() || pods.iter().any(|pod| !is_young(&pod.created, evidence)) {
         let cause = format!("no node fits the pods of {}", diagnosed.name);
         diagnosed.find(Reason::Unschedulable, &says.unwrap_or_else(|| "the pods are on no node".to_owned()), cause);
     }
@@ -94,7 +91,7 @@ fn unscheduled(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pods: &[&Pod])
 fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
     let (name, full) = (diagnosed.name.clone(), pod.key());
     let (waiting, message) = pod.waiting.clone().unwrap_or_default();
-    let is_old = seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE);
+    let is_old = !is_young(&pod.created, evidence);
     if waiting == BETWEEN_RUNS || (pod.restarts > 0 && pod.terminated.is_some()) {
         let (reason, text) = pod.terminated.clone().unwrap_or((waiting, message));
         let last = log::last_words(&text);
@@ -138,8 +135,7 @@ fn leads(diagnosed: &DiagnosedCcm, evidence: &Evidence, pod: &Pod) -> bool {
 /// For clouds with a node manager: what is wrong with it on a node.
 pub(super) fn of_node_manager(diagnosed: &DiagnosedCcm, node: &Node, evidence: &Evidence) -> Option<Finding> {
     let pods = diagnosed.ccm.node_manager.as_ref()?;
-    let is_young = |created: &str| seconds_since(created, evidence.now).is_some_and(|age| age < GRACE);
-    if is_young(&node.created) {
+    if is_young(&node.created, evidence) {
         return None;
     }
     let name = &node.name;
@@ -150,5 +146,5 @@ pub(super) fn of_node_manager(diagnosed: &DiagnosedCcm, node: &Node, evidence: &
     let why = pod.waiting.as_ref().or(pod.terminated.as_ref());
     let shown = why.map_or_else(|| "it is not ready".to_owned(), |(reason, text)| format!("{reason}: {text}"));
     let cause = format!("pod {}/{} of the node manager on {name} is not ready", pod.namespace, pod.name);
-    (!pod.is_ready && !is_young(&pod.created)).then(|| found(Reason::NodeManagerNotReady, &shown, cause))
+    (!pod.is_ready && !is_young(&pod.created, evidence)).then(|| found(Reason::NodeManagerNotReady, &shown, cause))
 }

@@ -18,10 +18,7 @@ use crate::nodes::{
 const TEMPLATE_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 /// Since when the holder of a live lease has held it; `pods` are the live pods of the workload.
-///
-/// # Errors
-///
-/// Nobody holds the lease, it does not say since when, or its holder is not known to be a pod of the current rollout.
+/// Fails if nobody holds the lease, it does not say since when, or its holder is not known to be a pod of the current rollout.
 pub fn leads_since(lease: &Value, pods: &[Value]) -> Result<Timestamp, String> {
     let held = Lease::of(lease);
     if held.holder.is_empty() {

@@ -35,7 +35,6 @@ fn event(node: &str, last: i64) -> NodeEvent {
         component: COMPONENT.into(),
         message: format!("Failed deleting node {node}: nodes \"{node}\" is forbidden: User \"{USER}\" cannot delete"),
         last: Some(at(last)),
-        count: 130,
     }
 }
 

@@ -1,48 +1,70 @@
 //! Why a node is not deleted, as text for people (pure).
 
-use std::fmt;
-
 use k8s_openapi::jiff::Timestamp;
 
 use super::{MOST, SETTLED};
 use crate::nodes::node::{ALLOW_CONTROL_PLANE, KEEP};
 
 /// Why a node stays.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// It is of another cloud, or of none.
+    #[error("its providerID is not of this cloud ({})", .0.join(", "))]
     OtherCloudProviderID(Vec<String>),
     /// Its labels do not match the selector.
+    #[error("its labels do not match spec.nodeDeletion.selector")]
     NotSelected,
     /// Somebody keeps it.
+    #[error("it has the annotation {KEEP}")]
     Kept,
     /// It waits for its initialization: the cloud may not know its machine yet.
+    #[error("it is not initialized")]
     Uninitialized,
     /// It is ready.
+    #[error("it is ready")]
     Ready,
     /// Its kubelet has not reported.
+    #[error("its kubelet has never reported")]
     NeverReported,
     /// It is of the control plane, and nobody has allowed that.
+    #[error("it is of the control plane or etcd, and lacks the annotation {ALLOW_CONTROL_PLANE}")]
     ControlPlane,
     /// No other node of the control plane is ready.
+    #[error("no other node of the control plane is ready")]
     LastControlPlane,
     /// Its name, uid or time is not as Kubernetes writes it.
+    #[error("its name, uid or the time of its condition Ready cannot be read")]
     Unreadable,
     /// It has not been unready for long enough.
+    #[error("it must not have been ready for {0} s (nodeDeletion.minNotReadySeconds): {1}")]
     Young(u32, Timestamp),
     /// The Event is in the future.
+    #[error("the Event about it is in the future: the clocks of the cluster's machines differ")]
     ClocksDiffer,
     /// The cloud-controller-manager has not asked for it since it has been unready for long enough.
+    #[error("the cloud-controller-manager has not asked for it since it has not been ready for long enough")]
     NotAskedFor,
     /// Nothing may be confirmed now.
+    #[error("{0}")]
     Obstacle(String),
     /// Nothing is known of the pod that leads, or it is not of the current rollout: why.
+    #[error("since when the cloud-controller-manager has led is not known: {0}")]
     NoLeader(String),
     /// The pod that leads has not led for long.
+    #[error(
+        "the cloud-controller-manager must have led for {minutes} minutes without a change: {0}",
+        minutes = SETTLED.as_mins()
+    )]
     Unsettled(Timestamp),
     /// No node of the cloud is ready and initialized.
+    #[error("no node of this cloud is ready and initialized: the cause may be the configuration or the network")]
     NoReadyNode,
     /// Too many of the cloud's nodes would go.
+    #[error(
+        "{would} of {of} nodes would be deleted, and {may} may (nodeDeletion.maxPercent){}: check the account, the region \
+         and the credentials",
+        others(*kept)
+    )]
     TooMany {
         /// How many would.
         would: usize,
@@ -54,9 +76,15 @@ pub enum Why {
         kept: usize,
     },
     /// Enough were deleted lately.
+    #[error("{0} nodes may be deleted in an hour (nodeDeletion.maxPerHour, at most {MOST})")]
     PerHour(usize),
     /// The list of the policy is as long as it may be.
+    #[error("too many nodes are confirmed at once: it follows when others are gone")]
     ListFull,
+}
+
+fn others(kept: usize) -> String {
+    if kept == 0 { String::new() } else { format!("; {kept} more that it takes for gone are kept by other rules") }
 }
 
 impl Why {
@@ -88,57 +116,5 @@ impl Why {
     /// Whether the cause threatens all nodes and not only this one.
     pub fn is_alarm(&self) -> bool {
         matches!(self, Self::NoReadyNode | Self::TooMany { .. } | Self::ClocksDiffer)
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherCloudProviderID(prefixes) => {
-                write!(f, "its providerID is not of this cloud ({})", prefixes.join(", "))
-            }
-            Self::NotSelected => f.write_str("its labels do not match spec.nodeDeletion.selector"),
-            Self::Kept => write!(f, "it has the annotation {KEEP}"),
-            Self::Uninitialized => f.write_str("it is not initialized"),
-            Self::Ready => f.write_str("it is ready"),
-            Self::NeverReported => f.write_str("its kubelet has never reported"),
-            Self::ControlPlane => {
-                write!(f, "it is of the control plane or etcd, and lacks the annotation {ALLOW_CONTROL_PLANE}")
-            }
-            Self::LastControlPlane => f.write_str("no other node of the control plane is ready"),
-            Self::Unreadable => f.write_str("its name, uid or the time of its condition Ready cannot be read"),
-            Self::Young(seconds, until) => {
-                write!(f, "it must not have been ready for {seconds} s (nodeDeletion.minNotReadySeconds): {until}")
-            }
-            Self::ClocksDiffer => {
-                f.write_str("the Event about it is in the future: the clocks of the cluster's machines differ")
-            }
-            Self::NotAskedFor => f.write_str(
-                "the cloud-controller-manager has not asked for it since it has not been ready for long enough",
-            ),
-            Self::Obstacle(why) => f.write_str(why),
-            Self::NoLeader(why) => {
-                write!(f, "since when the cloud-controller-manager has led is not known: {why}")
-            }
-            Self::Unsettled(until) => write!(
-                f,
-                "the cloud-controller-manager must have led for {} minutes without a change: {until}",
-                SETTLED.as_mins()
-            ),
-            Self::NoReadyNode => f.write_str(
-                "no node of this cloud is ready and initialized: the cause may be the configuration or the network",
-            ),
-            Self::TooMany { would, of, may, kept } => {
-                write!(f, "{would} of {of} nodes would be deleted, and {may} may (nodeDeletion.maxPercent)")?;
-                if *kept > 0 {
-                    write!(f, "; {kept} more that it takes for gone are kept by other rules")?;
-                }
-                f.write_str(": check the account, the region and the credentials")
-            }
-            Self::PerHour(most) => {
-                write!(f, "{most} nodes may be deleted in an hour (nodeDeletion.maxPerHour, at most {MOST})")
-            }
-            Self::ListFull => f.write_str("too many nodes are confirmed at once: it follows when others are gone"),
-        }
     }
 }

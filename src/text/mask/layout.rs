@@ -28,7 +28,7 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     });
     // Texts that are both are rare; then what either finds is a secret.
     match (ini(text), is_yaml) {
-        (Some(found), true) if documents.is_whole => found.into_iter().chain(yaml(text, &documents)).collect(),
+        (Some(found), true) if documents.error.is_none() => found.into_iter().chain(yaml(text, &documents)).collect(),
         (Some(found), _) => found,
         (None, true) => yaml(text, &documents),
         (None, false) => words::secrets(text, 0..text.len()),

@@ -1,3 +1,4 @@
+mod hostile;
 mod samples;
 
 use proptest::prelude::*;

@@ -34,11 +34,6 @@ impl Cost {
             && self.paths <= most.paths
     }
 
-    /// The difference; `None` if the other has more of anything.
-    pub fn less(self, other: Self) -> Option<Self> {
-        other.is_within(self).then(|| self.minus(other))
-    }
-
     fn minus(self, other: Self) -> Self {
         self.with(other, usize::saturating_sub)
     }

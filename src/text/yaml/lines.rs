@@ -27,7 +27,7 @@ enum Content {
 
 impl Lines {
     /// The lines of a document.
-    pub(super) fn of_root(root: &Node) -> Self {
+    pub(crate) fn of_root(root: &Node) -> Self {
         Self(Some(Value::of(root)))
     }
 

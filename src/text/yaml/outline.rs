@@ -114,14 +114,9 @@ pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Problem> {
 
 /// The roots of every document, without the empty ones.
 pub(super) fn roots(text: &str) -> Result<Vec<Node>, Problem> {
-    let mut events = Events::new(text);
-    let mut roots = Vec::new();
-    while let Some((root, _)) = events.document()? {
-        if !matches!(root.shape, Shape::Null) {
-            roots.push(root);
-        }
-    }
-    Ok(roots)
+    let Documents { mut roots, error, .. } = documents(text);
+    roots.retain(|root| !matches!(root.shape, Shape::Null));
+    error.map_or(Ok(roots), Err)
 }
 
 /// The documents of a text up to its first syntax error.
@@ -129,22 +124,22 @@ pub(crate) struct Documents {
     pub(crate) roots: Vec<Node>,
     /// The byte where the last of them ends.
     pub(crate) end: usize,
-    /// Whether there is no syntax error.
-    pub(crate) is_whole: bool,
+    /// The error.
+    pub(crate) error: Option<Problem>,
 }
 
 /// The documents of a text up to its first syntax error.
 pub(crate) fn documents(text: &str) -> Documents {
     let mut events = Events::new(text);
-    let mut documents = Documents { roots: Vec::new(), end: 0, is_whole: false };
+    let mut documents = Documents { roots: Vec::new(), end: 0, error: None };
     loop {
         match events.document() {
             Ok(Some((root, end))) => {
                 documents.roots.push(root);
                 documents.end = end;
             }
-            Ok(None) => return Documents { is_whole: true, ..documents },
-            Err(_) => return documents,
+            Ok(None) => return documents,
+            Err(error) => return Documents { error: Some(error), ..documents },
         }
     }
 }

@@ -27,7 +27,7 @@ const NO_ADDRESS: &str = "no preferred addresses found";
 
 /// The last lines of the log of the pod that holds the lease, or of the only one; if the lease names no pod, of one that leads by
 /// its own words.
-pub async fn log(
+pub async fn read(
     client: &Client,
     identity: &CcmIdentity,
     pods: Option<&[Pod]>,

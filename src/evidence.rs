@@ -1,0 +1,288 @@
+//! Reads the evidence of a diagnosis from a cluster (IO), with the caller's permissions. Writes nothing.
+//!
+//! Everything that cannot be read is listed with the command that would show it, and the rest is read all the same.
+//! Only without nodes there is nothing to explain.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::{Client, api::ListParams};
+use serde_json::Value;
+
+use crate::{
+    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, status::Deleted},
+    cluster::{
+        access,
+        read::{self, Error},
+        request::{self, NO_DEADLINE},
+    },
+    error::chain,
+    facts::{DEFAULT_NAMESPACE, DOCUMENTS, Documents, Settings, ccm, cluster::Cluster, version::Minor},
+    nodes::{
+        evidence::{Ccm, Evidence, Lease, NodeEvent, Pod, Seen, Unseen},
+        identity::{CcmIdentity, Need},
+        node::Node,
+        observed,
+    },
+    object::{EVENT, Kind, NODE, POD},
+    process::lease::LEASE,
+    provider::catalog::Catalog,
+};
+
+pub mod log;
+
+/// The namespace in which most cloud-controller-managers are.
+const KUBE_SYSTEM: &str = "kube-system";
+
+/// The namespace of Events about objects without one.
+const EVENTS_OF_NODES: &str = "default";
+
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+
+/// Everything that may be seen of a cluster; with the name of a node also what costs more to ask, and is asked otherwise only
+/// while a node is not initialized or not ready.
+pub async fn read(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
+    let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
+    let identities = identities(client, catalog, &mut evidence).await;
+    let identities = seen(identities, "the CloudControllerManagers", "kubectl get ccm".to_owned());
+    let identities = noted(identities, &mut evidence.unseen).unwrap_or_default();
+    evidence.may_have_more_ccms = !evidence.unseen.is_empty();
+    let is_thorough = node.is_some() || evidence.nodes.iter().any(|one| one.is_uninitialized() || !one.is_ready());
+    add_ccms(client, (&identities, Some(KUBE_SYSTEM)), is_thorough, &mut evidence).await;
+    evidence.events = noted(events(client, node).await, &mut evidence.unseen);
+    let own: Vec<_> = evidence.ccms.iter().flat_map(|ccm| &ccm.pods).flatten().map(Pod::key).collect();
+    let others = noted(ccm_pods(client, KUBE_SYSTEM).await, &mut evidence.unseen);
+    evidence.other_pods = others.map(|others| others.into_iter().filter(|pod| !own.contains(&pod.key())).collect());
+    Ok(evidence)
+}
+
+fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), command: String) -> Unseen {
+    Unseen { what: what.into(), why: observed::sanitized(&chain(error)), command }
+}
+
+/// What was read, whatever keeps the rest from being read.
+fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> Seen<T> {
+    read.map_err(|error| unseen(what, &error, command))
+}
+
+/// What was seen; why not is noted.
+fn noted<T>(seen: Seen<T>, unseen: &mut Vec<Unseen>) -> Option<T> {
+    seen.map_err(|why| unseen.push(why)).ok()
+}
+
+/// What `of` reads of the objects of a kind in a namespace.
+async fn all<T>(
+    client: &Client,
+    (kind, namespace): (&Kind, &str),
+    params: ListParams,
+    of: impl Fn(&Value) -> Option<T>,
+) -> Result<Vec<T>, Error> {
+    let mut found = Vec::new();
+    read::each(client, kind, namespace, &params.limit(PAGE), |live| found.extend(of(&live))).await?;
+    Ok(found)
+}
+
+/// Every node.
+pub async fn nodes(client: &Client) -> Result<Vec<Node>, Error> {
+    all(client, (&NODE, ""), ListParams::default(), |live| Some(Node::of(live))).await
+}
+
+/// Events about nodes, or about one.
+async fn events(client: &Client, node: Option<&str>) -> Seen<Vec<NodeEvent>> {
+    let of_one = node.map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
+    let selector = format!("involvedObject.kind=Node{of_one}");
+    let params = ListParams::default().fields(&selector);
+    let events = all(client, (&EVENT, EVENTS_OF_NODES), params, |live| Some(NodeEvent::of(live))).await;
+    let command = format!("kubectl get events -n {EVENTS_OF_NODES} --field-selector {selector}");
+    seen(events, "Events about nodes", command)
+}
+
+/// The leases of cloud-controller-managers in these namespaces, all or none.
+async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> Seen<Vec<Lease>> {
+    let mut leases = Vec::new();
+    for namespace in namespaces {
+        let read = all(client, (&LEASE, namespace), ListParams::default(), |live| Some(Lease::of(live))).await;
+        let what = format!("the leases in namespace {namespace}");
+        leases.extend(seen(read, what, format!("kubectl get leases -n {namespace}"))?);
+    }
+    leases.retain(Lease::is_ccms);
+    Ok(leases)
+}
+
+/// The pods of a namespace that run a cloud-controller-manager, whoever made them.
+async fn ccm_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
+    let of = |live: &Value| observed::is_ccm(live).then(|| Pod::of(live));
+    let pods = all(client, (&POD, namespace), ListParams::default(), of).await;
+    let what = format!("pods of other cloud-controller-managers in namespace {namespace}");
+    seen(pods, what, format!("kubectl get pods -n {namespace}"))
+}
+
+/// The cloud-controller-managers that the operator has, or should have, installed: those that are asked for, or on OpenShift
+/// that of the platform. Those that cannot be told are noted, and what the statuses list as deleted.
+async fn identities(client: &Client, catalog: &Catalog, evidence: &mut Evidence) -> Result<Vec<CcmIdentity>, Error> {
+    let (has_infrastructure, identity) =
+        match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
+            Ok(ccms) if !ccms.is_empty() => {
+                evidence.deleted = ccms.iter().flat_map(deleted).collect();
+                let asked_for = ccms.iter().map(|live| asked_for(live, catalog));
+                return Ok(asked_for.filter_map(|seen| noted(seen, &mut evidence.unseen)).collect());
+            }
+            Err(Error::Read { source, .. }) if source.is_absent() => on_openshift(client, catalog).await?,
+            // On OpenShift the kind need not be there; who has no permission to list it is denied it all the same.
+            Ok(_) => on_openshift(client, catalog).await.unwrap_or_default(),
+            Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
+                Ok(found @ (_, Some(_))) => found,
+                _ => return Err(error),
+            },
+            Err(error) => return Err(error),
+        };
+    evidence.has_infrastructure = has_infrastructure;
+    Ok(identity.into_iter().collect())
+}
+
+fn name_of(live: &Value) -> String {
+    observed::sanitized(live["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+/// The nodes that the status of a `CloudControllerManager` lists as deleted, each with its name.
+fn deleted(live: &Value) -> impl Iterator<Item = (String, Deleted)> {
+    let (name, deleted) = (name_of(live), live["status"]["nodeDeletion"]["deleted"].clone());
+    let all: Vec<Deleted> = serde_json::from_value(deleted).unwrap_or_default();
+    all.into_iter().map(move |Deleted { node, uid, at }| {
+        let [node, uid, at] = [node, uid, at].map(|text| observed::sanitized(&text));
+        (name.clone(), Deleted { node, uid, at })
+    })
+}
+
+/// The identity of a live `CloudControllerManager`, or why it cannot be told.
+fn asked_for(live: &Value, catalog: &Catalog) -> Seen<CcmIdentity> {
+    // Nothing that depends on the cluster is asked of it.
+    let cluster = Cluster { minor: Minor(0), distribution: Distribution::Other, control_plane_nodes: 0 };
+    let identity = ccm::Ccm::of_live(live, cluster).map_err(|error| error.to_string()).and_then(|ccm| {
+        let provider = catalog.kubernetes_of(&ccm.spec.provider)?;
+        CcmIdentity::kubernetes(provider, &ccm).ok_or_else(|| "its provider has no workload".to_owned())
+    });
+    identity.map_err(|why| {
+        let (name, why) = (name_of(live), observed::sanitized(&why));
+        let command = format!("kubectl get ccm {name} -o yaml");
+        Unseen { what: format!("the CloudControllerManager {name}"), why, command }
+    })
+}
+
+/// Whether this is an OpenShift cluster, and its cloud-controller-manager, if its platform has one.
+async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<(bool, Option<CcmIdentity>), Error> {
+    let infrastructures = DOCUMENTS.iter().filter(|document| document.kind.kind == "Infrastructure");
+    for document in infrastructures {
+        let live = match read::get(client, &document.kind, "", document.name).await {
+            Err(Error::NotServed(_)) => None,
+            live => live?,
+        };
+        let Some(live) = live else { continue };
+        let mut documents = Documents::default();
+        let what = || request::describe_objects(&document.kind, "", document.name);
+        documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
+        let facts = documents.facts(&Settings::default());
+        let provider = catalog.provider(&facts);
+        return Ok((true, provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE))));
+    }
+    Ok((false, None))
+}
+
+/// Adds what is to be seen of cloud-controller-managers, and the leases in their namespaces and one more; with `is_thorough`
+/// their permissions and the logs of the pods that hold their leases, too.
+pub async fn add_ccms(
+    client: &Client,
+    (identities, more): (&[CcmIdentity], Option<&str>),
+    is_thorough: bool,
+    evidence: &mut Evidence,
+) {
+    let namespaces = identities.iter().map(|one| one.namespace.as_str()).chain(more).collect();
+    evidence.leases = noted(leases(client, namespaces).await, &mut evidence.unseen);
+    for identity in identities {
+        let mut ccm = ccm(client, identity, &mut evidence.unseen).await;
+        if is_thorough {
+            let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(identity));
+            ccm.missing_permissions = noted(missing_permissions(client, identity).await, &mut evidence.unseen);
+            let log = log::read(client, identity, ccm.pods.as_deref(), lease).await;
+            ccm.log = noted(log, &mut evidence.unseen).flatten();
+        }
+        evidence.ccms.push(ccm);
+    }
+}
+
+async fn ccm(client: &Client, identity: &CcmIdentity, unseen: &mut Vec<Unseen>) -> Ccm {
+    let namespace = identity.namespace.as_str();
+    let installed = match Kind::named(&identity.kind) {
+        Some(kind) => noted(installed(client, kind, identity).await, unseen),
+        None => None,
+    };
+    let mut ccm = Ccm {
+        identity: identity.clone(),
+        is_installed: installed.as_ref().map(Option::is_some),
+        installed: installed.flatten().unwrap_or_default(),
+        ..Ccm::default()
+    };
+    ccm.pods = noted(pods(client, namespace, &identity.selector, "its pods").await, unseen);
+    if let Some(selector) = &identity.node_manager {
+        let pods = pods(client, namespace, selector, "the pods of its node manager").await;
+        // Without them, none is known to be wrong.
+        ccm.node_manager = noted(pods, unseen);
+    }
+    let is_well = |pods: &Vec<Pod>| !pods.is_empty() && pods.iter().all(|pod| pod.is_ready);
+    if !ccm.pods.as_ref().is_some_and(is_well) {
+        ccm.pod_events = noted(pod_events(client, identity).await, unseen).unwrap_or_default();
+    }
+    ccm
+}
+
+/// When its workload was created, if it exists.
+async fn installed(client: &Client, kind: &Kind, identity: &CcmIdentity) -> Seen<Option<String>> {
+    let CcmIdentity { workload, namespace, .. } = identity;
+    let created = |live: Value| live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+    let read = read::get(client, kind, namespace, workload).await.map(|live| live.map(created));
+    seen(
+        read,
+        format!("{} {namespace}/{workload}", kind.kind),
+        format!("kubectl get {} -n {namespace} {workload}", kind.plural),
+    )
+}
+
+async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> Seen<Vec<Pod>> {
+    let params = ListParams::default().labels(selector);
+    let pods = all(client, (&POD, namespace), params, |live| Some(Pod::of(live))).await;
+    let command = format!("kubectl get pods -n {namespace} -l {selector} -o wide");
+    seen(pods, format!("{what} ({selector} in namespace {namespace})"), command)
+}
+
+/// What the controllers of workloads and the kubelets complain about.
+async fn pod_events(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>> {
+    let CcmIdentity { namespace, workload, .. } = identity;
+    // The names of its ReplicaSets and pods begin with its own.
+    let is_about = |event: &Value| {
+        event["involvedObject"]["name"].as_str().is_some_and(|name| name.starts_with(workload.as_str()))
+    };
+    let of = |event: &Value| is_about(event).then(|| NodeEvent::of(event));
+    let events = all(client, (&EVENT, namespace), ListParams::default().fields("type=Warning"), of).await;
+    let command = format!("kubectl get events -n {namespace} --field-selector type=Warning");
+    let mut events = seen(events, format!("Events about {workload}"), command)?;
+    events.sort_by_key(|event| event.last);
+    Ok(events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect())
+}
+
+/// The permissions that it needs and does not have.
+async fn missing_permissions(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>> {
+    let user = identity.user();
+    let review = async |need: &Need| {
+        let may = access::may(client, Some(&user), need.attributes(), NO_DEADLINE).await;
+        may.map(|may| (!may).then(|| need.words())).map_err(|cause| {
+            let namespace = if need.namespace.is_empty() { String::new() } else { format!(" -n {}", need.namespace) };
+            let resource = need.resource.replacen('/', " --subresource=", 1);
+            let command = format!("kubectl auth can-i {} {resource}{namespace} --as={user}", need.verb);
+            unseen(format!("the permissions of {user}"), &cause, command)
+        })
+    };
+    let reviews = futures::future::join_all(identity.needs.iter().map(review)).await;
+    let missing: Vec<_> = reviews.into_iter().collect::<Result<_, _>>()?;
+    Ok(missing.into_iter().flatten().collect())
+}
