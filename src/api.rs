@@ -16,8 +16,8 @@ use crate::object::{self, Kind};
 /// Declares types of the API: fields in camel case, unknown fields refused, schema and serialization for tests.
 macro_rules! api_types {
     ($($(#[$attribute:meta])* pub $what:ident $name:ident { $($body:tt)* })+) => {$(
-        #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-        #[cfg_attr(test, derive(serde::Serialize, schemars::JsonSchema))]
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields)]
         $(#[$attribute])*
         pub $what $name { $($body)* }

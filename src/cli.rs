@@ -44,7 +44,6 @@ mod provider;
 mod providers;
 mod render;
 mod status;
-mod status_input;
 mod version;
 mod watch;
 

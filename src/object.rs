@@ -172,6 +172,11 @@ pub fn containers(pod_spec: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers"].into_iter().flat_map(|list| items(&pod_spec[list]))
 }
 
+/// The items of a list, none of anything else.
+pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
 /// A container's name, empty when it has none.
 pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()

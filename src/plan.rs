@@ -73,9 +73,9 @@ pub enum Error {
         /// The field.
         field: &'static str,
     },
-    /// A manifest of the guard of nodes has a defect.
+    /// A manifest has a defect: one of the guard of nodes, or one that is shown before it is checked.
     #[error(transparent)]
-    Guard(#[from] provider::Error),
+    Provider(#[from] provider::Error),
     /// An external provider is asked for and refused: no other one stands in for it.
     #[error(transparent)]
     Refused(#[from] external::Refused),

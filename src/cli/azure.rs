@@ -9,7 +9,6 @@ use tracing::info;
 use super::{flags::boolean, go_operator::KlogFlags};
 use crate::config::azure::{credentials, read};
 
-/// Flags of `azure-inject-credentials`.
 #[derive(Args, Debug)]
 pub struct AzureInjectCredentialsArgs {
     /// The cloud configuration to read.
@@ -33,12 +32,10 @@ pub struct AzureInjectCredentialsArgs {
     #[arg(long, value_name = "TEXT", default_value = "false", hide_short_help = true)]
     pub enable_azure_workload_identity: String,
 
-    /// What else the Go operator's command lines have.
     #[command(flatten)]
     pub klog: KlogFlags,
 }
 
-/// Writes the configuration with the credentials.
 pub(super) fn run(args: &AzureInjectCredentialsArgs) -> anyhow::Result<()> {
     let path = &args.cloud_config_file_path;
     let (config, credentials) = (read::config(path)?, read::credentials(&args.creds_path)?);

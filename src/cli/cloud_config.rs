@@ -12,7 +12,6 @@ use crate::{
     provider::embedded,
 };
 
-/// Flags of `cloud-config`.
 #[derive(Args, Debug)]
 pub struct CloudConfigArgs {
     /// An Infrastructure manifest with its status. This file or another may be -, the standard input.
@@ -43,7 +42,6 @@ fn feature_gate(text: &str) -> Result<(String, bool), String> {
     Ok((name.to_owned(), boolean(value)?))
 }
 
-/// Prints the result or the changes.
 pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
     let files = Files {
         infrastructure: args.cluster_infrastructure_file,

@@ -5,27 +5,31 @@
 
 use std::path::Path;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
+    apply::{dry_run, inventory},
     cluster::{
         read::{self, Error},
         request::describe_objects,
     },
     config::cloud_conf::{self, Inputs, Synced},
     controllers::view::images_of_file,
+    error::chain,
     facts::{
         DOCUMENTS, Documents, Facts, OPERATOR_LEASE, Settings,
         images::{self, Images},
     },
     object::{
-        Kind,
+        EVENT, Kind, POD,
         reference::{self, Digests, Reference},
     },
+    plan::Plan,
     process::lease::LEASE,
-    provider::catalog::Catalog,
-    status,
+    provider::{Phase, catalog::Catalog},
+    status::{self, screen::Findings},
 };
 
 /// The ConfigMap with the images, in the operator's namespace, and its key.
@@ -34,7 +38,7 @@ const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 /// The document that every cluster of OpenShift has.
 const INFRASTRUCTURE: &str = "Infrastructure";
 
-/// Reads a cluster.
+/// An OpenShift cluster, to be read.
 pub(super) struct ClusterReader {
     pub(super) client: Client,
     /// The managed namespace.
@@ -50,42 +54,58 @@ impl ClusterReader {
         refused.into_iter().next().map_or(Ok(facts), Err)
     }
 
+    /// The input of the report of its status, with the reads that the API server has refused; an error means that it does not
+    /// answer.
+    pub(super) async fn findings(&self, catalog: &Catalog, images_json: Option<&Path>) -> Result<Findings, Error> {
+        let (mut findings, mut unread) = (Findings { now: Timestamp::now(), ..Findings::default() }, Vec::new());
+        let status = read::get(&self.client, &status::write::KIND, "", status::write::NAME).await;
+        findings.cluster_operator = answered(status, &mut unread)?;
+        let lease = read::get(&self.client, &LEASE, &self.own_namespace, OPERATOR_LEASE).await;
+        findings.lease = answered(lease, &mut unread)?;
+        let (mut facts, refused) = self.documents(images_json).await?;
+        findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
+        if refused.is_empty() {
+            facts.digests = answered(self.digests(catalog, &facts).await, &mut unread)?;
+            findings.knows_digests = facts.digests.is_some();
+            let plan = Plan::new(catalog, &facts, Phase::Cluster);
+            let plan = plan.map(|plan| plan.labeled(&inventory::set_id(&self.own_namespace)));
+            if let Ok(plan) = &plan {
+                for object in plan.objects() {
+                    findings.live.push(answered(read::live(&self.client, object).await, &mut unread)?);
+                }
+                let left_over = dry_run::left_over(&self.client, &self.own_namespace, plan.objects()).await;
+                findings.left_over = answered(left_over, &mut unread)?.unwrap_or_default();
+            }
+            findings.plan = Some(plan.map_err(|error| chain(&error)));
+        }
+        unread.extend(refused);
+        findings.pods = answered(self.list(&POD).await, &mut unread)?.unwrap_or_default();
+        findings.events = answered(self.list(&EVENT).await, &mut unread)?.unwrap_or_default();
+        findings.unread = unread.iter().map(|error| chain(error)).collect();
+        Ok(findings)
+    }
+
     /// What is known about the cluster, and the reads that the API server has refused.
-    pub(super) async fn documents(&self, images_json: Option<&Path>) -> Result<(Facts, Vec<Error>), Error> {
+    async fn documents(&self, images_json: Option<&Path>) -> Result<(Facts, Vec<Error>), Error> {
         let (mut refused, mut documents) = (Vec::new(), Documents::default());
         let images = match images_json {
             Some(path) => images_of_file(path),
-            None => match self.images().await {
-                Err(error) if error.is_an_answer() => {
-                    refused.push(error);
-                    Ok(Images::default())
-                }
-                images => images?,
-            },
+            None => answered(self.images().await, &mut refused)?.unwrap_or_else(|| Ok(Images::default())),
         };
         for document in &DOCUMENTS {
-            let object = match read::get(&self.client, &document.kind, "", document.name).await {
-                Err(Error::NotServed(kind)) if document.kind.kind == INFRASTRUCTURE => {
-                    return Err(Error::NotServed(format!(
-                        "{kind}: it is no OpenShift or OKD cluster; on others `kubectl describe ccm` shows the state"
-                    )));
-                }
-                Err(error) if error.is_an_answer() => {
-                    refused.push(error);
-                    continue;
-                }
-                object => object?,
-            };
+            let object = read::get(&self.client, &document.kind, "", document.name).await;
+            if let Err(Error::NotServed(kind)) = &object
+                && document.kind.kind == INFRASTRUCTURE
+            {
+                let what = "it is no OpenShift or OKD cluster; on others `kubectl describe ccm` shows the state";
+                return Err(Error::NotServed(format!("{kind}: {what}")));
+            }
+            let Some(object) = answered(object, &mut refused)? else { continue };
             let failed = |source| Error::Parse { what: describe_objects(&document.kind, "", document.name), source };
             documents.take(document, object.as_ref()).map_err(failed)?;
         }
         let settings = Settings { namespace: self.namespace.clone(), ..Settings::default() };
         Ok((Facts { images, ..documents.facts(&settings) }, refused))
-    }
-
-    /// The operator's lease.
-    pub(super) async fn lease(&self) -> Result<Option<Value>, Error> {
-        read::get(&self.client, &LEASE, &self.own_namespace, OPERATOR_LEASE).await
     }
 
     /// The digests of the ConfigMaps and Secrets that the provider's pods refer to.
@@ -119,13 +139,8 @@ impl ClusterReader {
         read::get(&self.client, kind, namespace, name).await
     }
 
-    /// The object that holds the status.
-    pub(super) async fn status_object(&self) -> Result<Option<Value>, Error> {
-        read::get(&self.client, &status::write::KIND, "", status::write::NAME).await
-    }
-
     /// The objects of a kind in the managed namespace.
-    pub(super) async fn list(&self, kind: &Kind) -> Result<Vec<Value>, Error> {
+    async fn list(&self, kind: &Kind) -> Result<Vec<Value>, Error> {
         read::list(&self.client, kind, &self.namespace, &ListParams::default()).await
     }
 
@@ -138,5 +153,16 @@ impl ClusterReader {
             Some(None) => Err(images::Error::Unreadable { from, why: format!("it has no key {key}") }),
             None => Err(images::Error::Unreadable { from, why: "it does not exist".to_owned() }),
         })
+    }
+}
+
+/// The result of a read, `None` if the API server refused it, which is noted. Without an answer nothing can be read.
+fn answered<T>(read: Result<T, Error>, refused: &mut Vec<Error>) -> Result<Option<T>, Error> {
+    match read {
+        Err(error) if error.is_an_answer() => {
+            refused.push(error);
+            Ok(None)
+        }
+        read => read.map(Some),
     }
 }

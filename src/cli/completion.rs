@@ -5,14 +5,12 @@ use clap_complete::Shell;
 
 use super::{Cli, flags::print};
 
-/// Flags of `completion`.
 #[derive(Args, Debug)]
 pub struct CompletionArgs {
     /// The shell, for example in ~/.bashrc: `source <(ccm-operator completion bash)`.
     pub shell: Shell,
 }
 
-/// Prints the script.
 pub(super) fn run(args: &CompletionArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "ccm-operator", &mut script);

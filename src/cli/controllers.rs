@@ -47,7 +47,6 @@ pub struct ControllersArgs {
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub health_addr: String,
 
-    /// The connection to the cluster.
     #[command(flatten)]
     pub connection: Connection,
 
@@ -60,7 +59,6 @@ pub struct ControllersArgs {
     #[arg(long, value_name = "FILE", default_value = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")]
     pub system_trust_bundle: PathBuf,
 
-    /// The providers that do not come with this program.
     #[command(flatten)]
     pub providers: ProviderFlags,
 
@@ -73,19 +71,15 @@ pub struct ControllersArgs {
     #[arg(env = "RELEASE_VERSION", long, value_name = "VERSION", hide_short_help = true)]
     pub release_version: Option<String>,
 
-    /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
 
-    /// What else the Go operator's command lines have.
     #[command(flatten)]
     pub klog: KlogFlags,
 }
 
-/// Flags of `config-sync`.
 #[derive(Args, Debug)]
 pub struct ConfigSyncArgs {
-    /// The flags of every command that runs controllers.
     #[command(flatten)]
     pub common: ControllersArgs,
 
@@ -94,14 +88,12 @@ pub struct ConfigSyncArgs {
     pub leader_elect_resource_name: String,
 }
 
-/// Flags of `operator`.
 #[derive(Args, Debug)]
 pub struct OperatorArgs {
     /// Log what the operator would do, and write nothing: no object, no status, no lease.
     #[arg(long, conflicts_with = "controllers")]
     pub dry_run: bool,
 
-    /// The flags of every command that runs controllers.
     #[command(flatten)]
     pub common: ControllersArgs,
 
@@ -128,7 +120,6 @@ pub struct OperatorArgs {
     #[arg(long)]
     pub node_deletion: bool,
 
-    /// What `CloudControllerManager`s may ask for.
     #[command(flatten)]
     pub limits: LimitFlags,
 

@@ -4,27 +4,18 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use super::{
-    cluster_reader::ClusterReader,
-    flags::{ClusterArgs, print, runtime, say},
-};
+use super::flags::{ClusterArgs, print, runtime, say};
 use crate::{
     apply::{change::Action, diff, dry_run, inventory},
     error::chain,
-    facts::Facts,
-    object::{
-        Object,
-        reference::{self, Reference},
-    },
+    object::reference::{self, Reference},
     plan::Plan,
-    provider::{Phase, catalog::Catalog},
+    provider::Phase,
     text::output,
 };
 
-/// Flags of `diff`.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
@@ -33,7 +24,6 @@ pub struct DiffArgs {
     pub output: DiffFormat,
 }
 
-/// The format of differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DiffFormat {
     /// A unified diff of YAML.
@@ -47,11 +37,13 @@ pub enum DiffFormat {
 pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
     let (changes, bad_input) = runtime()?.block_on(async {
         let reader = args.cluster.reader().await?;
-        let catalog = args.cluster.providers.catalog()?;
+        let catalog = args.cluster.providers.catalog(false)?;
         let mut facts = reader.facts(args.cluster.images_json.as_deref()).await?;
-        let (config, bad_input) = match cloud_config(&reader, &catalog, &facts).await? {
-            Ok(config) => (config, None),
-            Err(error) => (Vec::new(), Some(error)),
+        // A defect of the input leaves the live ConfigMaps unchanged.
+        let (config, bad_input) = match reader.cloud_config(&catalog, &facts).await? {
+            None => (Vec::new(), None),
+            Some(Ok(synced)) => (synced.objects(&reader.namespace)?, None),
+            Some(Err(error)) => (Vec::new(), Some(chain(&error))),
         };
         let mut digests = reader.digests(&catalog, &facts).await?;
         for object in &config {
@@ -81,17 +73,4 @@ pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
         anyhow::bail!("the cloud configuration would be left unchanged: {error}");
     }
     Ok(ExitCode::from(u8::from(changes.iter().any(|diff| diff.change.is_difference()))))
-}
-
-/// The desired ConfigMaps of the cloud's configuration, or the defect of its input, which leaves the live ones unchanged.
-async fn cloud_config(
-    reader: &ClusterReader,
-    catalog: &Catalog,
-    facts: &Facts,
-) -> anyhow::Result<Result<Vec<Object>, String>> {
-    Ok(match reader.cloud_config(catalog, facts).await? {
-        None => Ok(Vec::new()),
-        Some(Ok(synced)) => Ok(synced.objects(&reader.namespace)?),
-        Some(Err(error)) => Err(chain(&error)),
-    })
 }

@@ -8,14 +8,12 @@ use crate::{
     text::{output, suggest::did_you_mean},
 };
 
-/// Flags of `explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
     /// The reason why a node waits, by its id or its name, such as `N07` or `CredentialsRefused` [default: a table of all].
     pub reason: Option<String>,
 }
 
-/// Prints a page, or which ones there are.
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let Some(name) = &args.reason else {
         let row = |reason: &Reason| [reason.id().to_owned(), reason.name().to_owned(), reason.title().to_owned()];

@@ -57,14 +57,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Whether one of the flags is given.
     pub fn is_given(&self) -> bool {
         let Self { kubeconfig, context, cluster, user, as_user, as_group: _ } = self;
         let names = [context, cluster, user, as_user].into_iter().any(Option::is_some);
         names || kubeconfig.is_some()
     }
 
-    /// The flags as they are given.
     pub(super) fn access(&self) -> Access {
         Access {
             kubeconfig: self.kubeconfig.clone(),
@@ -76,12 +74,8 @@ impl Connection {
         }
     }
 
-    /// A client for the cluster. Sends no request.
-    pub async fn client(&self) -> anyhow::Result<Client> {
-        self.observed_client(None, None).await
-    }
-
-    /// The same for a process that runs for long: with a file that names the API server, and a report of each request.
+    /// A client for the cluster; for a process that runs for long with a file that names the API server, and a report of each
+    /// request. Sends no request.
     pub async fn observed_client(
         &self,
         env_file: Option<&Path>,
@@ -96,20 +90,24 @@ fn given(value: Option<&String>) -> Option<String> {
     value.filter(|value| !value.is_empty()).cloned()
 }
 
-/// How long the requests of a command may take that reads a cluster once.
+/// A cluster, OpenShift or not, for a command that reads it once.
 #[derive(Args, Debug)]
-pub struct RequestTimeout {
+pub struct AnyCluster {
+    #[command(flatten)]
+    pub connection: Connection,
+
     /// The longest time for one request, such as 30 (seconds) or 1m30s; 0 means no limit [default: 15s].
     #[arg(long, value_name = "DURATION", value_parser = request_timeout, help_heading = CONNECTION)]
     pub request_timeout: Option<Duration>,
 }
 
-impl RequestTimeout {
-    /// Sets the limit of this process, before its first request.
-    pub(super) fn set(&self) {
+impl AnyCluster {
+    /// A client for the cluster. It sets the limit of this process before its first request.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
         if let Some(timeout) = self.request_timeout {
             request::set_timeout(timeout);
         }
+        self.connection.observed_client(None, None).await
     }
 }
 
@@ -128,16 +126,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
     duration.filter(|duration| !duration.is_zero()).ok_or("must be a positive duration such as 137s or 1m30s")
 }
 
-/// The cluster that a command reads.
+/// The OpenShift cluster that a command reads.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
-    /// The connection to it.
     #[command(flatten)]
-    pub connection: Connection,
-
-    /// The limit of its requests.
-    #[command(flatten)]
-    pub request_timeout: RequestTimeout,
+    pub cluster: AnyCluster,
 
     /// The managed namespace.
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
@@ -147,7 +140,6 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = OPERATOR_NAMESPACE)]
     pub operator_namespace: String,
 
-    /// The providers that do not come with this program.
     #[command(flatten)]
     pub providers: ProviderFlags,
 
@@ -159,8 +151,7 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The cluster, to be read.
     pub(super) async fn reader(&self) -> anyhow::Result<ClusterReader> {
-        self.request_timeout.set();
-        let client = self.connection.client().await?;
+        let client = self.cluster.client().await?;
         let (namespace, own_namespace) = (self.namespace.clone(), self.operator_namespace.clone());
         Ok(ClusterReader { client, namespace, own_namespace })
     }

@@ -6,7 +6,6 @@ use clap::Args;
 use super::flags::print;
 use crate::provider::{embedded, payload};
 
-/// Flags of `image-references`.
 #[derive(Args, Debug)]
 pub struct ImageReferencesArgs {
     /// Print the images ConfigMap instead, with an image for each key.
@@ -14,7 +13,6 @@ pub struct ImageReferencesArgs {
     pub config_map: bool,
 }
 
-/// Prints the file, or the images ConfigMap.
 pub(super) fn run(args: &ImageReferencesArgs) -> anyhow::Result<()> {
     let catalog = embedded::catalog()?;
     if !args.config_map {

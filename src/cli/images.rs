@@ -13,7 +13,6 @@ use crate::{
     text::output,
 };
 
-/// Flags of `images`.
 #[derive(Args, Debug)]
 pub struct ImagesArgs {
     /// The versions of Kubernetes, comma-separated, such as 1.33,1.34.
@@ -30,7 +29,6 @@ pub struct ImagesArgs {
     pub output: OutputFormat,
 }
 
-/// An image for a version of Kubernetes.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Image {
@@ -46,7 +44,6 @@ struct Image {
     note: Option<String>,
 }
 
-/// Prints the list.
 pub(super) fn run(args: &ImagesArgs) -> anyhow::Result<()> {
     let images: Vec<_> = chosen(&args.provider)?.iter().flat_map(|provider| list(provider, &args.kubernetes)).collect();
     let row = |image: &Image| {
@@ -81,22 +78,14 @@ fn list(provider: &Kubernetes, versions: &[Minor]) -> Vec<Image> {
     let images = provider.descriptor.images.values();
     let each = images.flat_map(|image| versions.iter().map(move |minor| (image, *minor)));
     let line = each.map(|(image, minor)| {
-        let (provider, kubernetes) = (name.clone(), minor.to_string());
-        match image.versions.choose(minor) {
-            Some(choice) => Image {
-                provider,
-                kubernetes,
-                verified: image.versions.verified.contains(&choice.tag),
-                reference: choice.reference(&image.repository),
-                note: choice.problem.map(|(_, sentence)| sentence),
-            },
-            None => Image {
-                provider,
-                kubernetes,
-                reference: String::new(),
-                verified: false,
-                note: Some(format!("there is no tag near this version as of {}", image.versions.as_of)),
-            },
+        let choice = image.versions.choose(minor);
+        let none = || format!("there is no tag near this version as of {}", image.versions.as_of);
+        Image {
+            provider: name.clone(),
+            kubernetes: minor.to_string(),
+            verified: choice.as_ref().is_some_and(|choice| image.versions.verified.contains(&choice.tag)),
+            reference: choice.as_ref().map(|choice| choice.reference(&image.repository)).unwrap_or_default(),
+            note: choice.map_or_else(|| Some(none()), |choice| choice.problem.map(|(_, sentence)| sentence)),
         }
     });
     line.collect()

@@ -1,6 +1,10 @@
 //! The command `init`: writes a `CloudControllerManager` and its Secret for the cluster of the kubeconfig to files.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use clap::{
@@ -11,15 +15,15 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    flags::{OutputFormat, folder, one_reads_stdin, print, runtime, wrong_usage},
-    nodes::AnyCluster,
+    flags::{AnyCluster, OutputFormat, folder, one_reads_stdin, print, runtime, wrong_usage},
     preflight::{Overview, check},
 };
 use crate::{
+    cluster::read::get,
     facts::ccm::Controller,
-    files::STANDARD,
-    object::SERVICE_ACCOUNT,
-    plan::{Error, Plan, install::NAME},
+    files::{Readers, STANDARD},
+    object::{NAMESPACE, SECRET, SERVICE_ACCOUNT},
+    plan::{Error, Plan, install::NAME, write},
     preflight::{evidence::Snapshot, read::snapshot},
     proposal::{
         existing::Existing,
@@ -28,7 +32,6 @@ use crate::{
         read,
         report::{Cluster, Found, Report},
         steps::{CCM_FILE, EXISTING_FILE, Permissions, SECRET_FILE, Situation, argument},
-        write::{self, File},
     },
     provider::{Phase, catalog::Catalog, embedded, kubernetes::Kubernetes},
     text::{output::printable, yaml},
@@ -38,7 +41,6 @@ pub(super) mod ask;
 mod fresh;
 mod migrate;
 
-/// What the flags mean, for the long help.
 const HELP: &str = "\
 Examples:
   ccm-operator init
@@ -51,11 +53,9 @@ Examples:
 Credentials are lines KEY=VALUE, the manifest of a Secret, or a folder with a file for each key. The keys are those of
 docs/any-kubernetes.md, or the variables that the cloud-controller-manager reads, such as HCLOUD_TOKEN.";
 
-/// Flags of `init`.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct InitArgs {
-    /// The cluster.
     #[command(flatten)]
     pub cluster: AnyCluster,
 
@@ -172,7 +172,7 @@ impl Seen {
         let overview = Overview::at(&client).await?;
         let snapshot = snapshot(&client, &catalog, &[""].into(), &[].into()).await?;
         let existing = read::existing(&client, &catalog).await?;
-        let operator = crate::cluster::read::get(&client, &SERVICE_ACCOUNT, &args.operator_namespace, NAME).await?;
+        let operator = get(&client, &SERVICE_ACCOUNT, &args.operator_namespace, NAME).await?;
         Ok(Self { client, catalog, overview, snapshot, existing, has_operator: operator.is_some() })
     }
 
@@ -221,7 +221,7 @@ impl Seen {
     /// A name for a Secret that does not exist in a namespace.
     async fn secret_name(&self, namespace: &str, provider: &str) -> anyhow::Result<String> {
         for name in [provider.to_owned(), format!("{provider}-credentials")] {
-            if read::secret(&self.client, namespace, &name).await?.is_none() {
+            if get(&self.client, &SECRET, namespace, &name).await?.is_none() {
                 return Ok(name);
             }
         }
@@ -236,8 +236,11 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     let secret = proposed.secret.as_ref().map(SecretFile::manifest);
     let checked = check(&seen.client, &seen.catalog, &ccm, overview, secret.as_ref(), &args.operator_namespace).await?;
     let files = files(proposed, secret.as_ref(), migrated, permissions)?;
-    let written = write::files(&args.dest_dir, &files, args.force)?;
-    let has_namespace = read::has_namespace(&seen.client, proposed.namespace()).await?;
+    // Variables of an environment may be credentials.
+    let is_public = |path: &Path| path == Path::new(CCM_FILE) && !proposed.has_secrets();
+    let readers = |path: &Path| if is_public(path) { Readers::Group } else { Readers::Owner };
+    let written = write::write(&args.dest_dir, &[""], &files, readers, args.force)?;
+    let has_namespace = get(&seen.client, &NAMESPACE, "", proposed.namespace()).await?.is_some();
     let (access, flags) = (args.cluster.connection.access(), args.for_migration());
     let situation = Situation {
         proposed,
@@ -284,11 +287,11 @@ fn files(
     secret: Option<&Value>,
     migrated: &[Existing],
     permissions: &Permissions,
-) -> anyhow::Result<Vec<File>> {
+) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let text = |value: &Value| yaml::to_string(value).context("failed to write a manifest as YAML");
-    let mut files = vec![File { name: CCM_FILE, text: text(&proposed.manifest())?, is_secret: proposed.has_secrets() }];
+    let mut files = vec![(CCM_FILE.into(), text(&proposed.manifest())?)];
     if let Some(secret) = secret {
-        files.push(File { name: SECRET_FILE, text: text(secret)?, is_secret: true });
+        files.push((SECRET_FILE.into(), text(secret)?));
     }
     let is_file = |one: &&Existing| one.helm.is_none() && one.static_on.is_empty();
     let workloads: Vec<_> = migrated.iter().filter(is_file).map(|one| &one.manifest).collect();
@@ -297,8 +300,7 @@ fn files(
         for object in permissions.objects.iter().chain(workloads) {
             stream = stream + "---\n" + &text(object)?;
         }
-        // Variables of an environment may be credentials.
-        files.push(File { name: EXISTING_FILE, text: stream, is_secret: true });
+        files.push((EXISTING_FILE.into(), stream));
     }
     Ok(files)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::{api::check, plan::limits::Limits};
+use crate::{api::check, object::is_name, plan::limits::Limits};
 
 /// What `CloudControllerManager`s may ask for, on clusters other than OpenShift.
 #[derive(Args, Clone, Debug)]
@@ -62,12 +62,11 @@ pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>
 
 /// The name of an object.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = text.as_bytes().first().zip(text.as_bytes().last());
-    let fits = text.len() <= 253
-        && text.bytes().all(|byte| is_inner(byte) || matches!(byte, b'-' | b'.'))
-        && ends.is_some_and(|(first, last)| is_inner(*first) && is_inner(*last));
-    if fits { Ok(text.to_owned()) } else { Err("a name consists of lower-case letters, digits, hyphens and dots") }
+    if is_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name consists of lower-case letters, digits, hyphens and dots")
+    }
 }
 
 /// The name of a `CloudControllerManager`.

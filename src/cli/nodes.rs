@@ -8,7 +8,7 @@ use kube::Client;
 use serde::Serialize;
 
 use super::{
-    flags::{Connection, OutputFormat, RequestTimeout, runtime},
+    flags::{AnyCluster, OutputFormat, runtime},
     providers::ProviderFlags,
     watch,
 };
@@ -23,7 +23,6 @@ mod allow;
 mod retry;
 mod screen;
 
-/// Flags of `nodes`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct NodesArgs {
@@ -34,11 +33,9 @@ pub struct NodesArgs {
     /// The node to show with everything that was looked at [default: a table of all].
     pub name: Option<String>,
 
-    /// The cluster.
     #[command(flatten)]
     pub cluster: AnyCluster,
 
-    /// The providers that do not come with this program.
     #[command(flatten)]
     pub providers: ProviderFlags,
 
@@ -51,26 +48,6 @@ pub struct NodesArgs {
     pub watch: bool,
 }
 
-/// A cluster, OpenShift or not.
-#[derive(Args, Debug)]
-pub struct AnyCluster {
-    /// The connection to it.
-    #[command(flatten)]
-    pub connection: Connection,
-
-    /// The limit of its requests.
-    #[command(flatten)]
-    pub request_timeout: RequestTimeout,
-}
-
-impl AnyCluster {
-    pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        self.request_timeout.set();
-        self.connection.client().await
-    }
-}
-
-/// What is done to a node.
 #[derive(Debug, Subcommand)]
 pub enum NodesCommand {
     /// Let the cloud-controller-manager try again at once to initialize a node, and report how that went.
@@ -84,7 +61,6 @@ pub enum NodesCommand {
     AllowDelete(allow::AllowDeleteArgs),
 }
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -125,7 +101,7 @@ impl Report {
 
 /// Prints the nodes; the exit code says whether something is wrong.
 pub(super) fn run(args: &NodesArgs) -> anyhow::Result<ExitCode> {
-    let catalog = args.providers.catalog()?;
+    let catalog = args.providers.catalog(false)?;
     runtime()?.block_on(async {
         match &args.command {
             Some(NodesCommand::Retry(args)) => return retry::run(args, &catalog).await,

@@ -88,14 +88,12 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Runs the command `operator`.
 pub(super) fn run_operator(args: &OperatorArgs) -> anyhow::Result<()> {
     let runs = |group| args.controllers.iter().any(|one| *one == group || *one == ControllerGroup::All);
     let config_sync_lease = (runs(ControllerGroup::ConfigSync) && !args.dry_run).then_some(CONFIG_SYNC_LEASE);
     runtime()?.block_on(run(&args.common, runs(ControllerGroup::Operator).then_some(args), config_sync_lease))
 }
 
-/// Runs the command `config-sync`.
 pub(super) fn run_config_sync(args: &ConfigSyncArgs) -> anyhow::Result<()> {
     runtime()?.block_on(run(&args.common, None, Some(&args.leader_elect_resource_name)))
 }

@@ -7,15 +7,14 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    flags::{OutputFormat, print, runtime},
-    nodes::AnyCluster,
+    flags::{AnyCluster, OutputFormat, print, runtime},
     providers::ProviderFlags,
 };
 use crate::{
@@ -24,14 +23,12 @@ use crate::{
         read::{self, Error},
         request::{self, NO_DEADLINE, describe_objects},
     },
-    error::chain,
     evidence,
     facts::{self, ccm::Ccm, cluster::Cluster, version::Minor},
     nodes::{
         evidence::{Seen, Unseen},
         identity::{CcmIdentity, Need},
         node::Node,
-        observed::sanitized,
     },
     object::{
         PART_OF_LABEL, SERVICE_ACCOUNT,
@@ -56,7 +53,6 @@ use crate::{
     provider::{Phase, catalog::Catalog},
 };
 
-/// Flags of `preflight`.
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("which").required(true).args(["name", "filename"])))]
 pub struct PreflightArgs {
@@ -67,11 +63,9 @@ pub struct PreflightArgs {
     #[arg(short, long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
 
-    /// The cluster.
     #[command(flatten)]
     pub cluster: AnyCluster,
 
-    /// The providers that do not come with this program.
     #[command(flatten)]
     pub providers: ProviderFlags,
 
@@ -86,7 +80,7 @@ pub struct PreflightArgs {
 
 /// Prints the checks; the exit code says whether one of them refuses.
 pub(super) fn run(args: &PreflightArgs) -> anyhow::Result<ExitCode> {
-    let catalog = args.providers.catalog()?;
+    let catalog = args.providers.catalog(false)?;
     let report = runtime()?.block_on(async {
         let client = args.cluster.client().await?;
         report(args, &client, &catalog).await
@@ -101,10 +95,8 @@ async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> any
         (Some(path), _) => facts::read::ccm(path, overview.cluster)?,
         (None, name) => {
             let name = name.as_deref().unwrap_or_default();
-            let all = match &overview.ccms {
-                Ok(all) => all,
-                Err(unseen) => bail!("failed to read the CloudControllerManager {name}: {}", unseen.why),
-            };
+            let failed = |unseen: &Unseen| anyhow!("failed to read the CloudControllerManager {name}: {}", unseen.why);
+            let all = overview.ccms.as_ref().map_err(failed)?;
             let found = all.iter().find(|one| one["metadata"]["name"] == name);
             let found = found.with_context(|| format!("there is no CloudControllerManager {name}"))?;
             let ccm = Ccm::of_live(found, overview.cluster);
@@ -125,7 +117,6 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    /// Reads it.
     pub(super) async fn at(client: &Client) -> anyhow::Result<Self> {
         let nodes = seen(evidence::nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
         let cluster = cluster(client, nodes.as_deref().ok()).await?;
@@ -237,16 +228,14 @@ async fn found(
     for (reference, checks) in sources::checks(named.iter()) {
         let Reference { kind, namespace, name } = &reference;
         let is_it = |metadata: &Value| metadata["name"] == name.as_str() && metadata["namespace"] == namespace.as_str();
-        if let Some(secret) = secret.filter(|secret| *kind == &SECRET && is_it(&secret["metadata"])) {
-            let source = Source::of(secret, &reference, &checks);
-            all.insert(reference, Found::Present(source));
-            continue;
-        }
-        let found = match read::get(client, kind, namespace, name).await {
+        let live = match secret.filter(|secret| *kind == &SECRET && is_it(&secret["metadata"])) {
+            Some(secret) => Ok(Some(secret.clone())),
+            None => seen(read::get(client, kind, namespace, name).await, name, String::new())?,
+        };
+        let found = match live {
             Ok(Some(live)) => Found::Present(Source::of(&live, &reference, &checks)),
             Ok(None) => Found::Absent,
-            Err(Error::Read { source, .. }) if source.is_denied() => Found::Unreadable(sanitized(&chain(&source))),
-            Err(error) => return Err(error),
+            Err(unseen) => Found::Unreadable(unseen.why),
         };
         all.insert(reference, found);
     }

@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use kube::Client;
 
-use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime, say, wrong_usage};
+use super::flags::{AnyCluster, OutputFormat, print, runtime, say, wrong_usage};
 use crate::{
     apply::dry_run,
     plan::show,
@@ -95,13 +95,9 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "MODE")]
     pub dry_run: Option<DryRun>,
 
-    /// The connection to that cluster.
+    /// That cluster.
     #[command(flatten)]
-    pub connection: Connection,
-
-    /// The limit of its requests.
-    #[command(flatten)]
-    pub request_timeout: RequestTimeout,
+    pub cluster: AnyCluster,
 }
 
 /// The policy for providers that do not come with this program.
@@ -242,7 +238,7 @@ async fn refusals(client: &Client, parsed_providers: &[ParsedProvider]) -> Resul
 }
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    if args.connection.is_given() && args.dry_run.is_none() {
+    if args.cluster.connection.is_given() && args.dry_run.is_none() {
         return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
     let (parsed_providers, payload, policy, form) = match args.target.as_deref().map(Target::of).transpose()? {
@@ -260,8 +256,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     report.form = form;
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
-            args.request_timeout.set();
-            let client = args.connection.client().await?;
+            let client = args.cluster.client().await?;
             anyhow::Ok(refusals(&client, &parsed_providers).await?)
         })?;
         report.rules.push(DRY_RUN.id);

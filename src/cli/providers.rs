@@ -68,9 +68,10 @@ impl ProviderFlags {
         Ok(Externals::read(embedded::catalog()?, settings))
     }
 
-    /// Every provider, for a command that only looks. One that is refused is an error.
-    pub(super) fn catalog(&self) -> anyhow::Result<Catalog> {
-        let catalog = self.externals(false)?.catalog();
+    /// Every provider; one that is refused is an error. They are pinned where they run with the credentials of the bootstrap VM, or
+    /// are applied.
+    pub(super) fn catalog(&self, is_pinned: bool) -> anyhow::Result<Catalog> {
+        let catalog = self.externals(is_pinned)?.catalog();
         catalog.check()?;
         Ok(catalog)
     }

@@ -4,22 +4,18 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 
-use super::{
-    flags::{one_reads_stdin, print, say, wrong_usage},
-    providers::ProviderFlags,
-};
+use super::flags::{print, say, wrong_usage};
 use crate::{
     api::placement::Distribution,
-    facts::{Facts, Settings, read::Files},
-    files::STANDARD,
+    facts::Facts,
+    files::{Readers, STANDARD},
     plan::{self, Plan, write},
     provider::{Phase, catalog::Catalog},
 };
 
-mod bootstrap;
 mod ccm;
-mod cluster;
 pub(super) mod install;
+mod openshift;
 mod payload;
 
 /// Flags of `render`. Bootstrap VMs call it without a subcommand.
@@ -30,20 +26,18 @@ pub struct RenderArgs {
     #[command(subcommand)]
     pub command: Option<RenderCommand>,
 
-    /// The flags of `render bootstrap`.
     #[command(flatten)]
-    pub bootstrap: Option<bootstrap::BootstrapArgs>,
+    pub bootstrap: Option<openshift::BootstrapArgs>,
 }
 
-/// The subcommands of `render`.
 #[derive(Debug, Subcommand)]
 pub enum RenderCommand {
     /// Write the static pod of OpenShift's bootstrap VM and its cloud.conf; `render` without a subcommand does the same.
-    Bootstrap(bootstrap::BootstrapArgs),
+    Bootstrap(openshift::BootstrapArgs),
     /// Print the objects that the operator applies to an OpenShift cluster, or write them to files.
     ///
     /// For reading, not for applying: the digests of the configuration are known in the cluster only.
-    Cluster(cluster::RenderClusterArgs),
+    Cluster(openshift::RenderClusterArgs),
     /// Print the manifests that install the operator on OpenShift, or write them to files.
     ///
     /// A provider that does not come with this program is added with `ccm-operator provider pack --configmap` and
@@ -82,32 +76,8 @@ impl Destination {
         self.dest_dir.as_os_str() == STANDARD
     }
 
-    /// Writes the manifests.
     fn write(&self, files: &[(PathBuf, String)]) -> anyhow::Result<()> {
         if self.is_stream() { print(&write::stream(files)) } else { write_below(&self.dest_dir, &["manifests"], files) }
-    }
-}
-
-/// The files that describe an OpenShift cluster.
-#[derive(Args, Debug)]
-pub struct OpenShiftFiles {
-    /// An Infrastructure manifest with its status. One of the files may be -, the standard input.
-    #[arg(long, value_name = "FILE")]
-    pub cluster_infrastructure_file: PathBuf,
-
-    /// The ConfigMap manifest cloud-controller-manager-images.
-    #[arg(long, value_name = "FILE")]
-    pub images_file: PathBuf,
-}
-
-impl OpenShiftFiles {
-    /// These files, and no other.
-    fn files(&self) -> Files {
-        Files {
-            infrastructure: self.cluster_infrastructure_file.clone(),
-            images: Some(self.images_file.clone()),
-            ..Files::default()
-        }
     }
 }
 
@@ -135,29 +105,15 @@ impl ValueEnum for Distribution {
     }
 }
 
-/// Renders what the subcommand names.
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
     match (&args.command, &args.bootstrap) {
-        (Some(RenderCommand::Bootstrap(args)), _) | (None, Some(args)) => bootstrap::run(args),
-        (Some(RenderCommand::Cluster(args)), _) => cluster::run(args),
+        (Some(RenderCommand::Bootstrap(args)), _) | (None, Some(args)) => openshift::bootstrap(args),
+        (Some(RenderCommand::Cluster(args)), _) => openshift::cluster(args),
         (Some(RenderCommand::Payload(args)), _) => payload::run(args),
         (Some(RenderCommand::Install(args)), _) => install::run(args),
         (Some(RenderCommand::Ccm(args)), _) => ccm::run(args),
         (None, None) => Err(wrong_usage("give a subcommand, or the flags of `render bootstrap`")),
     }
-}
-
-/// Reads the facts of an OpenShift cluster.
-fn facts(files: &Files, settings: &Settings) -> anyhow::Result<Facts> {
-    one_reads_stdin(files.paths().map(Some))?;
-    Ok(files.facts(settings)?)
-}
-
-/// The providers whose manifests run with the credentials of the bootstrap VM, or are applied.
-fn catalog(providers: &ProviderFlags) -> anyhow::Result<Catalog> {
-    let catalog = providers.externals(true)?.catalog();
-    catalog.check()?;
-    Ok(catalog)
 }
 
 /// Plans a cluster, and says why if nothing is planned.
@@ -178,7 +134,8 @@ fn say_left_out(missing: impl IntoIterator<Item = &'static str>) {
 
 /// Writes files below a folder, with these folders in it even if they stay empty.
 fn write_below(folder: &Path, folders: &[&str], files: &[(PathBuf, String)]) -> anyhow::Result<()> {
-    for path in write::write(folder, folders, files)? {
+    // A proxy's address may hold a password.
+    for path in write::write(folder, folders, files, |_| Readers::Group, true)? {
         say(&format!("wrote {}", path.display()));
     }
     Ok(())

@@ -7,17 +7,15 @@ use clap::Args;
 use super::{
     FAILED,
     flags::{ClusterArgs, OutputFormat, runtime},
-    status_input, watch,
+    watch,
 };
 use crate::{
     controllers::view::images_of_file,
     status::screen::{self, Report},
 };
 
-/// Flags of `status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
-    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
@@ -32,7 +30,7 @@ pub struct StatusArgs {
 
 /// Prints the report; the exit code says whether the cluster is healthy.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let catalog = args.cluster.providers.catalog()?;
+    let catalog = args.cluster.providers.catalog(false)?;
     if let Some(path) = &args.cluster.images_json {
         images_of_file(path)?;
     }
@@ -42,7 +40,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             args.output,
             args.watch,
             async || {
-                let findings = status_input::read(&reader, &catalog, args.cluster.images_json.as_deref()).await?;
+                let findings = reader.findings(&catalog, args.cluster.images_json.as_deref()).await?;
                 Ok(Report::new(&findings, &args.cluster.namespace))
             },
             screen::text::screen,

@@ -5,26 +5,20 @@ use clap::Args;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::Serialize;
 
-use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime};
+use super::flags::{AnyCluster, OutputFormat, print, runtime};
 use crate::{
     cluster::request::{self, NO_DEADLINE},
     version::{COMMIT, VERSION},
 };
 
-/// Flags of `version`.
 #[derive(Args, Debug)]
 pub struct VersionArgs {
     /// Only this program's version; ask no cluster.
     #[arg(long)]
     pub client: bool,
 
-    /// The connection to the cluster.
     #[command(flatten)]
-    pub connection: Connection,
-
-    /// The limit of its requests.
-    #[command(flatten)]
-    pub request_timeout: RequestTimeout,
+    pub cluster: AnyCluster,
 
     /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
@@ -64,8 +58,7 @@ pub(super) fn run(args: &VersionArgs) -> anyhow::Result<()> {
 }
 
 async fn server(args: &VersionArgs) -> anyhow::Result<Info> {
-    args.request_timeout.set();
-    let client = args.connection.client().await?;
+    let client = args.cluster.client().await?;
     let version = request::send(NO_DEADLINE, client.apiserver_version()).await;
     version.context("failed to read the version of the API server")
 }

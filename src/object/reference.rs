@@ -43,6 +43,11 @@ impl Reference {
     pub fn config_map(namespace: &str, name: &str) -> Self {
         Self { kind: &CONFIG_MAP, namespace: namespace.to_owned(), name: name.to_owned() }
     }
+
+    /// A Secret.
+    pub fn secret(namespace: &str, name: &str) -> Self {
+        Self { kind: &SECRET, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
 }
 
 impl std::fmt::Display for Reference {

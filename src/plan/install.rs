@@ -12,7 +12,7 @@ use external::External;
 use super::{
     grants::{Grants, written},
     limits::Limits,
-    substitute::{common_environment, containers_mut, push},
+    substitute::{common_environment, containers_mut, mount, push},
 };
 use crate::{
     api::placement::{ApiServer, Distribution},
@@ -28,22 +28,9 @@ pub const NAME: &str = "ccm-operator";
 /// The name of the Role and its binding that each managed namespace gets.
 const MANAGED: &str = "ccm-operator-managed";
 
-/// The flag of the operator with the managed namespaces.
-const NAMESPACES_FLAG: &str = "--namespaces=";
-
-/// The flag of the operator with the names of `CloudControllerManager`s.
-const NAMES_FLAG: &str = "--names=";
-
-/// The flag of the operator with the address of its metrics, and the argument with which others reach them.
-const METRICS_FLAG: &str = "--metrics-bind-address=";
-const METRICS_FOR_ALL: &str = "--metrics-bind-address=:10358";
-
 /// The volume with the certificate of the metrics, and where the operator has it.
 const CERTIFICATE: &str = "metrics-certificate";
 const CERTIFICATE_PATH: &str = "/etc/ccm-operator/metrics-certificate";
-
-/// The flag of the operator that lets it confirm deletions of nodes.
-const NODE_DELETION_FLAG: &str = "--node-deletion";
 
 /// What an installation fills in.
 #[derive(Clone, Debug)]
@@ -157,44 +144,36 @@ impl Installation<'_> {
             if let Some(image) = &self.image {
                 container["image"] = image.as_str().into();
             }
+            let values = [
+                ("--namespaces=", Some(self.namespaces.join(","))),
+                ("--names=", Some(self.limits.names.join(","))),
+                // At the address of the file only the nodes themselves reach them.
+                ("--metrics-bind-address=", self.expose_metrics.then(|| ":10358".to_owned())),
+            ];
             for argument in container["args"].as_array_mut().into_iter().flatten() {
-                let is = |flag: &str| argument.as_str().is_some_and(|text| text.starts_with(flag));
-                if is(NAMESPACES_FLAG) {
-                    *argument = format!("{NAMESPACES_FLAG}{}", self.namespaces.join(",")).into();
-                } else if is(NAMES_FLAG) {
-                    *argument = format!("{NAMES_FLAG}{}", self.limits.names.join(",")).into();
-                } else if is(METRICS_FLAG) && self.expose_metrics {
-                    *argument = METRICS_FOR_ALL.into();
+                let is_given = |(flag, _): &&(&str, _)| argument.as_str().is_some_and(|text| text.starts_with(flag));
+                if let Some((flag, Some(value))) = values.iter().find(is_given) {
+                    *argument = format!("{flag}{value}").into();
                 }
             }
-            for argument in self.limits.arguments() {
+            let node_deletion = self.node_deletion.then(|| "--node-deletion".to_owned());
+            let of_certificate = |_: &String| format!("--metrics-cert-dir={CERTIFICATE_PATH}");
+            let certificate = self.metrics_certificate.as_ref().map(of_certificate);
+            let arguments = self.limits.arguments().into_iter().chain(node_deletion);
+            for argument in arguments.chain(self.external.arguments()).chain(certificate) {
                 push(container, "args", argument.into());
-            }
-            if self.node_deletion {
-                push(container, "args", NODE_DELETION_FLAG.into());
             }
         }
         self.external.mount(&mut object);
         if let Some(secret) = &self.metrics_certificate {
-            mount_certificate(secret, &mut object);
+            // Optional, as an issuer of certificates may need nodes that work, and these need the operator. It reads the files once
+            // they appear.
+            let source = json!({"secretName": secret, "optional": true});
+            mount(&mut object, CERTIFICATE_PATH, json!({"name": CERTIFICATE, "secret": source}));
         }
         let endpoint = api_server(self.api_server.as_ref(), self.distribution, self.control_plane_nodes);
         common_environment(&mut object, &Facts { api_server: Ok(endpoint), ..Facts::default() });
         object.value().clone()
-    }
-}
-
-/// Lets the operator serve its metrics with the certificate in a Secret.
-fn mount_certificate(secret: &str, deployment: &mut Object) {
-    for container in containers_mut(deployment, &["containers"]) {
-        push(container, "args", format!("--metrics-cert-dir={CERTIFICATE_PATH}").into());
-        push(container, "volumeMounts", json!({"name": CERTIFICATE, "mountPath": CERTIFICATE_PATH, "readOnly": true}));
-    }
-    if let Some(pod) = deployment.pod_spec_pointer().and_then(|pod| deployment.value_mut().pointer_mut(pod)) {
-        // Optional, as an issuer of certificates may need nodes that work, and these need the operator. It reads the files once
-        // they appear.
-        let volume = json!({"name": CERTIFICATE, "secret": {"secretName": secret, "optional": true}});
-        push(pod, "volumes", volume);
     }
 }
 

@@ -39,10 +39,30 @@ use crate::{
 pub use check::ignored;
 pub(crate) use images::{choose, reference};
 
+/// The first one that finds something names it.
+const RULES: [fn(&Kubernetes, &Ccm) -> Option<check::Unfit>; 12] = [
+    check::api,
+    check::arguments,
+    check::load_balancers,
+    check::routes,
+    check::placement,
+    check::configuration,
+    check::namespace,
+    check::node_manager,
+    check::credentials,
+    images::of_one,
+    images::containers,
+    images::pinned,
+];
+
+fn check(provider: &Kubernetes, ccm: &Ccm) -> Result<(), Error> {
+    let unfit = RULES.iter().find_map(|rule| rule(provider, ccm));
+    unfit.map_or(Ok(()), |(field, problem)| Err(check::asked(ccm, &field, problem)))
+}
+
 /// The objects that should exist.
 pub(super) fn objects(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
-    check::check(provider, ccm)?;
-    images::check(provider, ccm)?;
+    check(provider, ccm)?;
     let mut objects = planned(provider, facts, ccm)?;
     objects.extend(guard::objects(provider, ccm)?);
     // The sort is stable, and manifests are in the order of applying already.
@@ -217,8 +237,7 @@ fn narrow(provider: &Kubernetes, object: &mut Object, ccm: &Ccm) {
 }
 
 fn pod_mut(object: &mut Object) -> Option<&mut Map<String, Value>> {
-    let pointer = object.pod_spec_pointer()?;
-    object.value_mut().pointer_mut(pointer)?.as_object_mut()
+    substitute::pod_mut(object)?.as_object_mut()
 }
 
 #[cfg(test)]

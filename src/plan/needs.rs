@@ -17,10 +17,10 @@ pub type Need = (&'static str, &'static str, &'static [&'static str], &'static [
 
 /// Every need.
 pub const NEEDS: &[Need] = &[
-    ("authentication.k8s.io", "tokenreviews", &["create"], &[], "asks who wants more of its port than its health"),
-    ("authorization.k8s.io", "subjectaccessreviews", &["create"], &[], "asks whether they may have it"),
+    ("authentication.k8s.io", "tokenreviews", &["create"], &[], "authenticates all requests but those for its health"),
+    ("authorization.k8s.io", "subjectaccessreviews", &["create"], &[], "authorizes these requests"),
     ("", "events", &["create", "patch"], &[], "writes Events"),
-    ("", "nodes", &["list", "watch"], &[CloudNode, CloudNodeLifecycle, Service, Route], "sees the nodes"),
+    ("", "nodes", &["list", "watch"], &[CloudNode, CloudNodeLifecycle, Service, Route], "watches the nodes"),
     (
         "",
         "nodes",
@@ -30,7 +30,7 @@ pub const NEEDS: &[Need] = &[
     ),
     ("", "nodes", &["update"], &[CloudNode], "initializes a node"),
     ("", "nodes/status", &["patch"], &[CloudNode, Route], "writes addresses, and the condition NetworkUnavailable"),
-    ("", "services", &["list", "watch"], &[Service], "sees the Services"),
+    ("", "services", &["list", "watch"], &[Service], "watches the Services"),
     ("", "services/status", &["patch"], &[Service], "writes the address of a load balancer, and a finalizer"),
 ];
 

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::{
     facts::{self, CCM_FEATURE_GATES, Facts, images::Images, tls::TlsSettings},
-    object::{self, Object, each_text},
-    plan::{self, substitute},
+    object::{self, Object, each_text, items},
+    plan::{Error, substitute},
     provider::{
-        self, Common, Contents, Describe, Descriptor, FactOrText, ImageSource, Phase, Sources,
+        Common, Contents, Describe, Descriptor, FactOrText, ImageSource, Phase, Sources,
         folder::{ParsedProvider, arguments},
     },
     text::{output::table, suggest::did_you_mean},
@@ -32,17 +32,6 @@ const WAVES: [&str; 5] = [
     "workloads",
     "after the pods that it counts; left out on a single node",
 ];
-
-/// Why a provider cannot be shown.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Its folder has a defect.
-    #[error(transparent)]
-    Provider(#[from] provider::Error),
-    /// A manifest cannot be completed.
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-}
 
 /// A provider on one line.
 #[derive(Default, Serialize)]
@@ -212,10 +201,6 @@ pub fn unknown(name: &str, known: &[&str]) -> String {
     format!("there is no provider {name:?}{hint}: `ccm-operator provider list` lists them")
 }
 
-fn variables(container: &Value) -> impl Iterator<Item = &Value> {
-    container["env"].as_array().into_iter().flatten()
-}
-
 impl Details {
     /// Adds a container of an object, as written in its manifest and as planned.
     fn add_container(&mut self, descriptor: &Descriptor, object: &Object, written: &Value, planned: &Value) {
@@ -248,8 +233,8 @@ impl Details {
             };
             shown(flag, value, from)
         }));
-        let in_manifest: HashSet<_> = variables(written).collect();
-        self.environment.extend(variables(planned).map(|variable| {
+        let in_manifest: HashSet<_> = items(&written["env"]).collect();
+        self.environment.extend(items(&planned["env"]).map(|variable| {
             let name = variable["name"].as_str().unwrap_or_default();
             let reference = variable["valueFrom"].as_object().and_then(|from| from.iter().next());
             let from = match reference {

@@ -160,10 +160,25 @@ fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> 
     }
 }
 
+/// The specification of the pods of an object.
+pub(super) fn pod_mut(object: &mut Object) -> Option<&mut Value> {
+    let pointer = object.pod_spec_pointer()?;
+    object.value_mut().pointer_mut(pointer)
+}
+
+/// Mounts a volume in every container, and adds it to the pods.
+pub(super) fn mount(object: &mut Object, path: &str, volume: Value) {
+    for container in containers_mut(object, &["containers"]) {
+        push(container, "volumeMounts", json!({"name": volume["name"], "mountPath": path, "readOnly": true}));
+    }
+    if let Some(pod) = pod_mut(object) {
+        push(pod, "volumes", volume);
+    }
+}
+
 /// The containers of these lists of a pod, each a mapping.
 pub(super) fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> impl Iterator<Item = &'a mut Value> {
-    let pod = object.pod_spec_pointer().and_then(|pointer| object.value_mut().pointer_mut(pointer));
-    let fields = pod.and_then(Value::as_object_mut).into_iter().flatten();
+    let fields = pod_mut(object).and_then(Value::as_object_mut).into_iter().flatten();
     let lists = fields.filter(|(field, _)| lists.contains(&field.as_str()));
     lists.filter_map(|(_, list)| list.as_array_mut()).flatten().filter(|container| container.is_object())
 }
@@ -188,9 +203,9 @@ fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = 
     }
 }
 
-/// Appends to a list of a container, which may be absent.
-pub(super) fn push(container: &mut Value, key: &str, item: Value) {
-    match place(container, &[key]) {
+/// Appends to a list of a container or a pod, which may be absent.
+pub(super) fn push(parent: &mut Value, key: &str, item: Value) {
+    match place(parent, &[key]) {
         Some(Value::Array(items)) => items.push(item),
         Some(list) => *list = Value::Array(vec![item]),
         None => {}

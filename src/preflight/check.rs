@@ -6,10 +6,11 @@ use serde::Serialize;
 macro_rules! checks {
     ($($name:ident $id:literal $title:literal)+) => {
         /// A check. Its id is stable.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum Check {
             $(
                 #[doc = $title]
+                #[serde(rename = $id)]
                 $name,
             )+
         }
@@ -99,7 +100,6 @@ impl Outcome {
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// Which one.
-    #[serde(serialize_with = "id")]
     pub check: Check,
     /// What it has shown.
     pub result: Outcome,
@@ -109,11 +109,6 @@ pub struct Row {
     pub message: String,
     /// What to do; how to check it where it is not checked.
     pub fix: String,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn id<S: serde::Serializer>(check: &Check, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(check.id())
 }
 
 impl Check {
@@ -126,12 +121,10 @@ impl Check {
         self.row(Outcome::Passed, message, "")
     }
 
-    /// It warns.
     pub(super) fn warned(self, message: impl Into<String>, fix: impl Into<String>) -> Row {
         self.row(Outcome::Warned, message, fix)
     }
 
-    /// It refuses.
     pub(super) fn refused(self, message: impl Into<String>, fix: impl Into<String>) -> Row {
         self.row(Outcome::Refused, message, fix)
     }
@@ -188,9 +181,9 @@ pub fn summary(rows: &[Row]) -> (&'static str, &'static str, String) {
 const MOST_NAMES: usize = 5;
 
 /// Names in one line, the first ones if there are many.
-pub(super) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn names<T: AsRef<str>>(all: impl IntoIterator<Item = T>) -> String {
     let all: Vec<_> = all.into_iter().collect();
-    let first = all.iter().take(MOST_NAMES).copied().collect::<Vec<_>>().join(", ");
+    let first = all.iter().take(MOST_NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(MOST_NAMES) {
         0 => first,
         more => format!("{first} and {more} more"),

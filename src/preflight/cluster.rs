@@ -5,46 +5,24 @@ use std::collections::BTreeSet;
 use super::{
     check::{Check, Row, names},
     evidence::Evidence,
+    nodes::named,
     permissions::Bound,
 };
 use crate::{
     api::spec::Lifecycle,
     facts::ccm::{Controller, ONLY},
-    nodes::node::Node,
+    nodes::{evidence::Seen, node::Node},
     plan::kubernetes::guard::is_policy,
+    provider::Origin,
     text::shell::quoted,
 };
 
-pub(super) fn rows(evidence: &Evidence) -> [Row; 8] {
-    [
-        network(evidence),
-        pod_cidrs(evidence),
-        pod_security(evidence),
-        permissions(evidence),
-        deletion_permission(evidence),
-        at_cloud(evidence),
-        image_pull(evidence),
-        Check::CredentialsAccepted.not_checked(
-            "only the cloud knows",
-            "install with cloudNodeLifecycle: Rehearsal, in which nothing can be deleted; `ccm-operator nodes` shows what comes of it",
-        ),
-    ]
-}
-
-fn network(evidence: &Evidence) -> Row {
-    let check = Check::Network;
-    let nodes = match evidence.nodes {
-        Ok(nodes) => nodes,
-        Err(ref unseen) => return check.not_checked(&unseen.why, &unseen.command),
-    };
+pub(super) fn network(evidence: &Evidence, check: Check) -> Seen<Row> {
     let lacks = |node: &&Node| node.ready.as_ref().is_some_and(|ready| ready.lacks_network);
-    let waiting: Vec<_> = nodes.iter().filter(lacks).map(|node| node.name.as_str()).collect();
-    if waiting.is_empty() {
-        return check.passed("");
-    }
-    let message = format!("no network plugin yet: {}; the pods run on the network of the host", names(waiting));
+    let Some(waiting) = named(evidence.nodes.clone()?.iter().filter(lacks)) else { return Ok(check.passed("")) };
+    let message = format!("no network plugin yet: {waiting}; the pods run on the network of the host");
     // By its Service it is reached only where kube-proxy runs.
-    match evidence.ccm.clone().facts().api_server {
+    Ok(match evidence.ccm.clone().facts().api_server {
         Ok(Some(_)) => check.passed(message),
         _ if evidence.snapshot.has_kube_proxy => {
             check.passed(format!("{message}, and reach the API server by its Service: kube-proxy runs"))
@@ -57,98 +35,77 @@ fn network(evidence: &Evidence) -> Row {
                 evidence.ccm.cluster.distribution.known().without_proxy
             ),
         ),
-    }
+    })
 }
 
-fn pod_cidrs(evidence: &Evidence) -> Row {
-    let check = Check::PodCidrs;
+pub(super) fn pod_cidrs(evidence: &Evidence, check: Check) -> Seen<Row> {
     if evidence.ccm.controllers().all(|one| one != Controller::Route) {
-        return check.passed("routes are off");
+        return Ok(check.passed("routes are off"));
     }
     let asked = evidence.ccm.spec.network.iter().flat_map(|network| &network.pod_cidrs);
     let allocators: Vec<_> = evidence.snapshot.pods.iter().filter_map(|pod| pod.subnets.as_ref()).collect();
     let given: Vec<_> = allocators.iter().copied().flatten().collect();
-    let differing: Vec<_> =
-        asked.filter(|subnet| !given.is_empty() && !given.contains(subnet)).map(String::as_str).collect();
+    let differing: Vec<_> = asked.filter(|subnet| !given.is_empty() && !given.contains(subnet)).collect();
     if !differing.is_empty() {
-        let given: Vec<_> = given.iter().map(|subnet| subnet.as_str()).collect();
         let message = format!(
             "kube-controller-manager gives nodes subnets of {}, not of {}: routes in the latter would be deleted",
             names(given),
             names(differing)
         );
-        return check
-            .refused(message, "set spec.network.podCIDRs to those of kube-controller-manager (--cluster-cidr)");
+        let fix = "set spec.network.podCIDRs to those of kube-controller-manager (--cluster-cidr)";
+        return Ok(check.refused(message, fix));
     }
-    let nodes = match evidence.nodes {
-        Ok(nodes) => nodes,
-        Err(ref unseen) => return check.not_checked(&unseen.why, &unseen.command),
+    let bare = named(evidence.nodes.clone()?.iter().filter(|node| !node.has_pod_cidr));
+    let Some(bare) = bare else { return Ok(check.passed("")) };
+    let message = format!("no spec.podCIDR, and so no route: {bare}");
+    let fix = if allocators.is_empty() {
+        "see that kube-controller-manager runs with --allocate-node-cidrs and --cluster-cidr"
+    } else if given.is_empty() {
+        "start kube-controller-manager with --allocate-node-cidrs and --cluster-cidr"
+    } else {
+        return Ok(check.passed(format!("{message} yet; kube-controller-manager gives them one")));
     };
-    let bare: Vec<_> = nodes.iter().filter(|node| !node.has_pod_cidr).map(|node| node.name.as_str()).collect();
-    if bare.is_empty() {
-        return check.passed("");
-    }
-    let message = format!("no spec.podCIDR, and so no route: {}", names(bare));
-    if allocators.is_empty() {
-        return check
-            .warned(message, "see that kube-controller-manager runs with --allocate-node-cidrs and --cluster-cidr");
-    }
-    if given.is_empty() {
-        return check.warned(message, "start kube-controller-manager with --allocate-node-cidrs and --cluster-cidr");
-    }
-    check.passed(format!("{message} yet; kube-controller-manager gives them one"))
+    Ok(check.warned(message, fix))
 }
 
-fn pod_security(evidence: &Evidence) -> Row {
-    let check = Check::PodSecurity;
+pub(super) fn pod_security(evidence: &Evidence, check: Check) -> Seen<Row> {
     let name = &evidence.ccm.spec.namespace;
-    let namespace = match evidence.snapshot.namespaces.get(name) {
-        Some(Ok(namespace)) => namespace,
-        Some(Err(unseen)) => return check.not_checked(&unseen.why, &unseen.command),
-        None => return check.not_checked("it was not read", format!("kubectl get namespace {name} --show-labels")),
+    let Some(namespace) = evidence.snapshot.namespaces.get(name) else {
+        return Ok(check.not_checked("it was not read", format!("kubectl get namespace {name} --show-labels")));
     };
+    let namespace = namespace.as_ref().map_err(Clone::clone)?;
     if namespace.is_null() {
-        return check.refused(format!("there is no namespace {name}"), "create it");
+        return Ok(check.refused(format!("there is no namespace {name}"), "create it"));
     }
-    match namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].as_str() {
+    Ok(match namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].as_str() {
         None | Some("privileged") => check.passed(""),
         Some(level) => check.warned(
             format!("the namespace {name} enforces the level {level}, which refuses pods on the network of the host"),
             format!("kubectl label --overwrite namespace {name} pod-security.kubernetes.io/enforce=privileged"),
         ),
-    }
+    })
 }
 
-fn permissions(evidence: &Evidence) -> Row {
-    let check = Check::Permissions;
-    match &evidence.missing_permissions {
-        Err(unseen) => check.not_checked(&unseen.why, &unseen.command),
-        Ok(missing) if missing.is_empty() => check.passed(""),
-        // Everything else is installed all the same.
-        Ok(missing) if missing.iter().all(|need| is_of_policies(need)) && !needs_policies(evidence) => check.warned(
-            format!(
-                "the operator may not {}: nothing keeps the cloud-controller-manager from using a permission to delete nodes that \
-                 somebody grants it",
-                names(missing.iter().map(String::as_str))
-            ),
-            format!("install the operator again with {}", flags(evidence, missing)),
-        ),
-        Ok(missing) => {
-            let cure = match &evidence.provider.origin {
-                Some(origin) => format!("apply what `ccm-operator provider rbac {}` prints", origin.path),
-                None => format!("install the operator again with {}", flags(evidence, missing)),
-            };
-            check.refused(format!("the operator may not {}", names(missing.iter().map(String::as_str))), cure)
-        }
+pub(super) fn permissions(evidence: &Evidence, check: Check) -> Seen<Row> {
+    let missing = evidence.missing_permissions.as_ref().map_err(Clone::clone)?;
+    if missing.is_empty() {
+        return Ok(check.passed(""));
     }
+    let message = format!("the operator may not {}", names(missing));
+    let again = || format!("install the operator again with {}", flags(evidence, missing));
+    // Everything else is installed all the same.
+    if missing.iter().all(|need| is_of_policies(need)) && !needs_policies(evidence) {
+        let nothing = "nothing keeps the cloud-controller-manager from using a permission to delete nodes that somebody \
+                       grants it";
+        return Ok(check.warned(format!("{message}: {nothing}"), again()));
+    }
+    let by_itself = |origin: &Origin| format!("apply what `ccm-operator provider rbac {}` prints", origin.path);
+    Ok(check.refused(message, evidence.provider.origin.as_ref().map_or_else(again, by_itself)))
 }
 
-fn deletion_permission(evidence: &Evidence) -> Row {
-    let check = Check::DeletionPermission;
-    let bindings = match &evidence.deletion_permission {
-        Err(unseen) => return check.not_checked(&unseen.why, &unseen.command),
-        Ok(None) => return check.passed(""),
-        Ok(Some(bindings)) => bindings,
+pub(super) fn deletion_permission(evidence: &Evidence, check: Check) -> Seen<Row> {
+    let Some(bindings) = evidence.deletion_permission.as_ref().map_err(Clone::clone)? else {
+        return Ok(check.passed(""));
     };
     let account = evidence.identity(evidence.ccm).map(|identity| identity.user()).unwrap_or_default();
     let (by, fix) = if bindings.is_empty() {
@@ -162,7 +119,7 @@ fn deletion_permission(evidence: &Evidence) -> Row {
     let message = format!(
         "{account} may delete nodes already{by}: with wrong credentials it would delete nodes whose machines live"
     );
-    check.refused(message, format!("{fix}; the operator grants it what it needs"))
+    Ok(check.refused(message, format!("{fix}; the operator grants it what it needs")))
 }
 
 /// The command that deletes bindings, and whom else it takes the permission from. Their names are of others, who may call one `--all`.
@@ -214,17 +171,16 @@ fn needs_policies(evidence: &Evidence) -> bool {
         || evidence.provider.manifests.iter().any(is_policy)
 }
 
-fn at_cloud(evidence: &Evidence) -> Row {
-    let check = Check::AtCloud;
+pub(super) fn at_cloud(evidence: &Evidence, check: Check) -> Row {
     match &evidence.provider.descriptor.nodes.at_cloud {
         None => check.passed("nothing is known to be needed"),
         Some(need) => check.not_checked("the API server does not show it", need),
     }
 }
 
-fn image_pull(evidence: &Evidence) -> Row {
+pub(super) fn image_pull(evidence: &Evidence, check: Check) -> Row {
     let image = evidence.validation.version.as_ref().map_or("IMAGE", |(_, image)| image);
-    Check::ImagePull.not_checked(
+    check.not_checked(
         "only the nodes can tell",
         format!("on a node of the control plane: crictl pull {}", quoted(image)),
     )

@@ -7,15 +7,12 @@ use super::{
 };
 use crate::plan::kubernetes::{sources::InputProblem, validation::Validation};
 
-/// Another check has to pass before.
-const LATER: &str = "another problem comes first";
-
 /// The three rows: configuration, credentials, version.
 pub fn rows(validation: &Validation, by: Reader) -> [Row; 3] {
     [configuration(validation, by), credentials(validation, by), version(validation)]
 }
 
-fn configuration(validation: &Validation, by: Reader) -> Row {
+pub(super) fn configuration(validation: &Validation, by: Reader) -> Row {
     let check = Check::Configuration;
     match &validation.configuration {
         None => later(check),
@@ -28,7 +25,7 @@ fn configuration(validation: &Validation, by: Reader) -> Row {
     }
 }
 
-fn credentials(validation: &Validation, by: Reader) -> Row {
+pub(super) fn credentials(validation: &Validation, by: Reader) -> Row {
     let check = Check::Credentials;
     match &validation.credentials {
         None => later(check),
@@ -38,7 +35,7 @@ fn credentials(validation: &Validation, by: Reader) -> Row {
     }
 }
 
-fn version(validation: &Validation) -> Row {
+pub(super) fn version(validation: &Validation) -> Row {
     let check = Check::Version;
     match &validation.version {
         None => later(check),
@@ -52,7 +49,7 @@ fn version(validation: &Validation) -> Row {
 }
 
 fn later(check: Check) -> Row {
-    Row { reason: "NotChecked", ..check.not_checked(LATER, "") }
+    Row { reason: "NotChecked", ..check.not_checked("another problem comes first", "") }
 }
 
 /// The message says what to do.

@@ -34,36 +34,13 @@ fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>
     )
 }
 
-/// Validates the nodes by one check.
-type Validate = fn(&Evidence, Check, &[Node]) -> Row;
-
-pub(super) fn rows(evidence: &Evidence) -> Vec<Row> {
-    let checks: [(Check, Validate); 10] = [
-        (Check::Kubelets, kubelets),
-        (Check::ProviderIds, provider_ids),
-        (Check::Region, region),
-        (Check::NodeNames, node_names),
-        (Check::NodeIps, node_ips),
-        (Check::NotReadyNodes, not_ready_nodes),
-        (Check::Distribution, distribution),
-        (Check::ControlPlane, control_plane),
-        (Check::Taints, taints),
-        (Check::Architecture, architecture),
-    ];
-    let row = |(check, validate): (Check, Validate)| match evidence.nodes {
-        Ok([]) => check.passed("there is no node yet"),
-        Ok(nodes) => validate(evidence, check, nodes),
-        Err(ref unseen) => check.not_checked(&unseen.why, &unseen.command),
-    };
-    checks.into_iter().map(row).collect()
-}
-
-fn named<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<String> {
-    let all: Vec<_> = nodes.into_iter().map(|node| node.name.as_str()).collect();
+/// The names of nodes, if there are any.
+pub(super) fn named<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<String> {
+    let all: Vec<_> = nodes.into_iter().map(|node| &node.name).collect();
     (!all.is_empty()).then(|| names(all))
 }
 
-fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let bare = || nodes.iter().filter(|node| !node.is_uninitialized() && node.may_wait());
     match named(bare()) {
         None => check.passed(""),
@@ -74,7 +51,7 @@ fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     }
 }
 
-fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let cloud = &evidence.provider.descriptor.nodes;
     let of_other_clouds = || nodes.iter().filter(|node| !node.provider_id.is_empty() && !cloud.owns(&node.provider_id));
     let may_delete = evidence.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
@@ -96,12 +73,12 @@ fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let mut schemes: Vec<_> = of_other_clouds().map(|node| scheme(&node.provider_id)).collect();
     schemes.sort_unstable();
     schemes.dedup();
-    let message = format!("of another cloud ({}): {all}", names(schemes.iter().copied()));
+    let message = format!("of another cloud ({}): {all}", names(&schemes));
     if may_delete && cloud.other_cloud_provider_id == Answer::Gone {
         return check.refused(format!("{message}; this cloud-controller-manager takes such nodes for gone"), REHEARSE);
     }
     let again = "drain the node, delete its Node, and start its kubelet again";
-    let authors: Vec<_> = schemes.iter().filter_map(|scheme| author(scheme)).collect();
+    let authors: Vec<_> = schemes.into_iter().filter_map(author).collect();
     if authors.is_empty() {
         let servers =
             if of_other_clouds().any(Node::is_server) { ", of servers one at a time: they may leave etcd" } else { "" };
@@ -120,7 +97,7 @@ fn scheme(provider_id: &str) -> &str {
     provider_id.find("://").map_or(provider_id, |end| &provider_id[..end + 3])
 }
 
-fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let Some(region) = evidence.identity(evidence.ccm).and_then(|identity| identity.region) else {
         return check.passed("no region is configured");
     };
@@ -135,7 +112,7 @@ fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     }
 }
 
-fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let rule = &evidence.provider.descriptor.nodes.names;
     // An initialized node was found.
     let waiting = || nodes.iter().filter(|node| node.provider_id.is_empty() && node.may_wait());
@@ -155,7 +132,7 @@ fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     }
 }
 
-fn node_ips(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn node_ips(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let Some(need) = &evidence.provider.descriptor.nodes.private_addresses else {
         return check.passed("nothing is known to be needed for them");
     };
@@ -176,7 +153,7 @@ fn is_private(address: &str) -> bool {
     }
 }
 
-fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     // One that waits for its initialization is never deleted.
     let at_stake = nodes.iter().filter(|node| !node.is_ready() && !node.is_uninitialized());
     let Some(all) = named(at_stake) else {
@@ -196,7 +173,7 @@ fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     }
 }
 
-fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let (asked, found) = (evidence.ccm.spec.distribution, evidence.ccm.cluster.distribution);
     let shown = evidence.hosts(nodes).into_iter().find_map(|node| Some((node, node.distribution?)));
     if let Some((node, shown)) = shown.filter(|(_, shown)| asked != Distribution::Auto && asked != *shown) {
@@ -213,8 +190,8 @@ fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     check.passed(format!("{}; the pods reach the API server {how}", found.known().title))
 }
 
-fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    if nodes.is_empty() || nodes.iter().any(|node| node.is_control_plane) {
+pub(super) fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    if nodes.iter().any(|node| node.is_control_plane) {
         return check.passed("");
     }
     if !evidence.ccm.spec.placement.node_selector.is_empty() {
@@ -227,7 +204,7 @@ fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     )
 }
 
-fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let plan = Plan::new(evidence.catalog, &evidence.ccm.clone().facts(), Phase::Cluster);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods: Vec<_> = objects.iter().filter_map(Object::pod_spec).collect();
@@ -239,12 +216,12 @@ fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
         return check.passed("");
     }
     check.warned(
-        format!("no node takes the pods, because of a taint: {}", names(closed.iter().map(String::as_str))),
+        format!("no node takes the pods, because of a taint: {}", names(closed)),
         "add spec.placement.tolerations",
     )
 }
 
-fn architecture(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn architecture(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     if let Some(own) = &evidence.ccm.spec.image.repository {
         return check.not_checked(
             format!("what {own} is built for is not known"),

@@ -13,7 +13,7 @@ use crate::{
         ccm::{Ccm, Controller},
         distribution::{BuiltIn, K0S, K3S, RKE2},
     },
-    nodes::evidence::{self, Lease},
+    nodes::evidence::{self, Lease, Seen},
     plan::{Plan, kubernetes::conflict::conflict},
     provider::Phase,
 };
@@ -27,22 +27,12 @@ const COMMON_LEASE: &str = "cloud-controller-manager";
 /// How far the clocks of two machines may differ, in seconds: a lease that counts for longer than it says holds an installation up.
 const SKEW: i64 = 0;
 
-pub(super) fn rows(evidence: &Evidence) -> [Row; 3] {
-    [additional_ccms(evidence), other_ccm(evidence), ports(evidence)]
-}
-
-fn additional_ccms(evidence: &Evidence) -> Row {
-    let check = Check::AdditionalCcms;
-    let others = match &evidence.others {
-        Ok(others) => others,
-        Err(unseen) => return check.not_checked(&unseen.why, &unseen.command),
-    };
+pub(super) fn additional_ccms(evidence: &Evidence, check: Check) -> Seen<Row> {
+    let others = evidence.others.as_ref().map_err(Clone::clone)?;
     let first = others.iter().filter(|other| other.goes_first && !is_removed(other.ccm)).map(|other| other.ccm);
     let running = others.iter().filter_map(|other| other.runs.as_ref());
-    match first.chain(running).find_map(|other| conflict(evidence.catalog, evidence.ccm, other)) {
-        Some(problem) => check.refused(problem, ""),
-        None => check.passed(""),
-    }
+    let problem = first.chain(running).find_map(|other| conflict(evidence.catalog, evidence.ccm, other));
+    Ok(problem.map_or_else(|| check.passed(""), |problem| check.refused(problem, "")))
 }
 
 /// What is known of a cloud-controller-manager that the operator has not installed.
@@ -81,8 +71,7 @@ impl External {
     }
 }
 
-fn other_ccm(evidence: &Evidence) -> Row {
-    let check = Check::OtherCcm;
+pub(super) fn other_ccm(evidence: &Evidence, check: Check) -> Seen<Row> {
     let own: Vec<_> = evidence.ccm.controllers().collect();
     let Snapshot { pods, unseen_pods, leases, unseen_leases, .. } = evidence.snapshot;
     let of_pods = pods.iter().filter_map(|pod| external_pod(evidence, pod));
@@ -104,7 +93,7 @@ fn other_ccm(evidence: &Evidence) -> Row {
             "{remove}, or disable these controllers in one of the two; if it is none, give the CloudControllerManager the \
              annotation ccm-operator.dev/skip-preflight: other-ccm"
         );
-        return check.refused(message, fix);
+        return Ok(check.refused(message, fix));
     }
     let named = texts(&[State::Named]).map(|text| {
         let fix = "if it is a cloud-controller-manager remove it, or disable these controllers in one of the two";
@@ -117,17 +106,17 @@ fn other_ccm(evidence: &Evidence) -> Row {
     });
     let (warnings, fixes): (Vec<_>, Vec<_>) = named.into_iter().chain(ended).unzip();
     if !warnings.is_empty() {
-        return check.warned(warnings.join("; "), fixes.join("; "));
+        return Ok(check.warned(warnings.join("; "), fixes.join("; ")));
     }
     // Its own lease, held by what cannot be told from another one.
     if let Err(unseen) = &evidence.is_installed
         && evidence.snapshot.leases.iter().any(|lease| is_held(evidence, lease) && is_of(evidence.ccm, lease))
     {
-        return check.not_checked(&unseen.why, &unseen.command);
+        return Err(unseen.clone());
     }
-    match (unseen_pods, unseen_leases) {
-        (Some(unseen), _) | (_, Some(unseen)) => check.not_checked(&unseen.why, &unseen.command),
-        _ => check.passed(seen_in(&evidence.snapshot.places)),
+    match unseen_pods.as_ref().or(unseen_leases.as_ref()) {
+        Some(unseen) => Err(unseen.clone()),
+        None => Ok(check.passed(seen_in(&evidence.snapshot.places))),
     }
 }
 
@@ -137,7 +126,7 @@ fn seen_in(places: &BTreeSet<String>) -> String {
     if places.contains("") {
         return "none in any namespace".to_owned();
     }
-    format!("none in {}; no other namespace was looked at", names(places.iter().map(String::as_str)))
+    format!("none in {}; no other namespace was looked at", names(places))
 }
 
 fn is_removed(ccm: &Ccm) -> bool {
@@ -271,8 +260,7 @@ fn own_ports(evidence: &Evidence, ccm: &Ccm) -> Vec<u16> {
     pods.flat_map(|pod| pod.ports).collect()
 }
 
-fn ports(evidence: &Evidence) -> Row {
-    let check = Check::Ports;
+pub(super) fn ports(evidence: &Evidence, check: Check) -> Seen<Row> {
     let own = own_ports(evidence, evidence.ccm);
     let shared = |ports: &[u16]| {
         let shared: Vec<_> = ports.iter().filter(|port| own.contains(port)).map(u16::to_string).collect();
@@ -289,12 +277,12 @@ fn ports(evidence: &Evidence) -> Row {
     let of_pods = pods.filter_map(|pod| Some(format!("{} of {}", shared(&pod.ports)?, describe(evidence, pod))));
     let taken: Vec<_> = of_others.chain(of_pods).collect();
     if !taken.is_empty() {
-        let message = format!("taken on nodes that the pods would run on: {}", names(taken.iter().map(String::as_str)));
-        return check
-            .warned(message, "choose another one in spec.ports.secure: pods with the same port wait for each other");
+        let message = format!("taken on nodes that the pods would run on: {}", names(&taken));
+        let fix = "choose another one in spec.ports.secure: pods with the same port wait for each other";
+        return Ok(check.warned(message, fix));
     }
-    match (&evidence.snapshot.unseen_pods, &evidence.others) {
-        (Some(unseen), _) | (_, Err(unseen)) => check.not_checked(&unseen.why, &unseen.command),
-        _ => check.passed(""),
+    match evidence.snapshot.unseen_pods.as_ref().or(evidence.others.as_ref().err()) {
+        Some(unseen) => Err(unseen.clone()),
+        None => Ok(check.passed("")),
     }
 }

@@ -25,27 +25,18 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
         let (kind, namespace) = (object.kind(), object.namespace().to_owned());
         // An installation lets it keep objects without a namespace by name alone.
         let name = if namespace.is_empty() { object.name() } else { "" };
-        let need = |verb: &str| Need {
-            namespace: namespace.clone(),
-            group: kind.group.to_owned(),
-            resource: kind.plural.to_owned(),
-            name: name.to_owned(),
-            verb: verb.to_owned(),
+        let need = |group: &str, resource: &str, name: &str, verb: &str| {
+            let [group, resource, name, verb] = [group, resource, name, verb].map(str::to_owned);
+            Need { verb, group, resource, namespace: namespace.clone(), name }
         };
-        needs.extend(verbs.iter().map(|verb| need(verb)));
+        needs.extend(verbs.iter().map(|verb| need(kind.group, kind.plural, name, verb)));
         if !matches!(kind.kind, "Role" | "ClusterRole") {
             continue;
         }
         // What is planned is of a provider, whose roles were read already.
         for grant in permissions::of_role(object.value()).unwrap_or_default() {
             let names = if grant.names.is_empty() { vec![""] } else { grant.names };
-            needs.extend(names.into_iter().map(|name| Need {
-                namespace: namespace.clone(),
-                group: grant.group.to_owned(),
-                resource: grant.resource.to_owned(),
-                name: name.to_owned(),
-                verb: grant.verb.to_owned(),
-            }));
+            needs.extend(names.into_iter().map(|name| need(grant.group, grant.resource, name, grant.verb)));
         }
     }
     needs
@@ -80,7 +71,6 @@ impl<'a> Bound<'a> {
         is_bound.then(|| Self { name: text(&binding["metadata"], "name"), group })
     }
 
-    /// Of a text.
     pub(super) fn parse(text: &'a str) -> Self {
         let (name, group) = text.split_once('/').map_or((text, None), |(name, group)| (name, Some(group)));
         Self { name, group }

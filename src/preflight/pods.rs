@@ -10,6 +10,7 @@ use crate::{
         evidence::{self, Lease},
         observed::{self, Program, container, flag},
     },
+    object::items,
     plan::kubernetes::conflict::Running,
     provider::{catalog::Catalog, kubernetes},
 };
@@ -42,7 +43,6 @@ pub struct Pod {
 impl Pod {
     /// Of a live Pod; `None` if it does not matter.
     pub fn of(live: &Value, catalog: &Catalog) -> Option<Self> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         if matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             return None;
         }
@@ -56,10 +56,7 @@ impl Pod {
         let is_kept = controllers.is_some() || subnets.is_some() || !ports.is_empty();
         is_kept.then(|| Self {
             seen: evidence::Pod::of(live),
-            labels: live["metadata"]["labels"]
-                .as_object()
-                .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
-                .unwrap_or_default(),
+            labels: serde_json::from_value(live["metadata"]["labels"].clone()).unwrap_or_default(),
             is_certain: program.is_some_and(|program| program.is_certain),
             is_node_manager: program.is_some_and(|program| program.is_node_manager),
             ports,
@@ -100,10 +97,6 @@ pub fn running<'a>(workloads: impl Iterator<Item = &'a Value>) -> Option<Running
         controllers.push(Controller::CloudNode);
     }
     Some(Running { controllers, lease_name: flag(ccm, "leader-elect-resource-name").unwrap_or_default() })
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 fn is_kube_vip(container: &Value) -> bool {

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
+pub use crate::plan::kubernetes::sources::fits;
+
 use crate::{
     object::reference::SECRET,
     provider::kubernetes::Credentials,
@@ -107,14 +109,6 @@ fn by_keys(given: Values, needed: &Credentials) -> Result<Values, String> {
 /// Whether a name looks like that of a key or a variable.
 fn is_shown(name: &str) -> bool {
     name.len() <= 40 && name.chars().any(|c| c.is_ascii_alphabetic()) && !name.chars().any(|c| c.is_ascii_digit())
-}
-
-/// Whether a key is one of those that a pattern of a descriptor stands for.
-pub fn fits(pattern: &str, key: &str) -> bool {
-    match pattern.split_once('*') {
-        Some((start, end)) => key.len() > start.len() + end.len() && key.starts_with(start) && key.ends_with(end),
-        None => key == pattern,
-    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
+    apply::change::essence,
     facts::ccm::Controller,
     nodes::observed::{Program, container, flags},
-    object::{self, PART_OF_LABEL, is_name, reference::Reference},
+    object::{self, PART_OF_LABEL, is_name, items, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
         CCM,
@@ -35,13 +36,12 @@ const KEEPERS: [(&str, &str); 6] = [
     ("objectset.rio.cattle.io/", "k3s, RKE2 or Rancher"),
 ];
 
-/// What the API server adds to an object, and takes from nobody.
-const OF_SERVER: [&str; 7] =
-    ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences"];
+/// The annotations that the controllers of workloads write.
+const OF_CONTROLLERS: [&str; 2] = ["deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision"];
 
 /// Where a variable of the environment gets its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// It stands in the manifest.
     Literal(String),
     /// A key of a ConfigMap or a Secret.
@@ -52,42 +52,38 @@ pub enum Origin {
 
 /// A workload with a cloud-controller-manager, or with a node manager.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Existing {
+pub(crate) struct Existing {
     /// `Deployment`, `DaemonSet` or `Pod`.
-    pub kind: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
     /// The nodes of a static pod: there it is a file.
-    pub static_on: Vec<String>,
+    pub(crate) static_on: Vec<String>,
     /// Its ServiceAccount.
-    pub account: String,
-    /// The image.
-    pub image: String,
+    pub(crate) account: String,
+    pub(crate) image: String,
     /// Whether more than its name tells what it is, so that the check `other-ccm` refuses beside it.
-    pub is_certain: bool,
+    pub(crate) is_certain: bool,
     /// Its flags, without hyphens, with the variables in their values filled in; the last one of a name counts.
-    pub flags: Vec<(String, Option<String>)>,
-    /// Its environment.
-    pub environment: BTreeMap<String, Origin>,
+    pub(crate) flags: Vec<(String, Option<String>)>,
+    pub(crate) environment: BTreeMap<String, Origin>,
     /// The objects whose keys are all variables of its environment.
-    pub environment_from: Vec<Reference>,
+    pub(crate) environment_from: Vec<Reference>,
     /// The specification of its pods.
-    pub pod: Value,
+    pub(crate) pod: Value,
     /// The Helm release that it is of, and the namespace of that.
-    pub helm: Option<(String, String)>,
+    pub(crate) helm: Option<(String, String)>,
     /// The workloads of that release that were found, itself included.
-    pub of_release: Vec<String>,
+    pub(crate) of_release: Vec<String>,
     /// Who else would create it again.
-    pub keeper: Option<&'static str>,
+    pub(crate) keeper: Option<&'static str>,
     /// The object as it could be created again.
-    pub manifest: Value,
+    pub(crate) manifest: Value,
 }
 
 impl Existing {
     /// Of a live Deployment, DaemonSet or Pod; `None` if it is another one's, has no such container, or is one of the operator's.
-    pub fn of(live: &Value, descriptors: &[&Descriptor]) -> Option<Self> {
+    pub(crate) fn of(live: &Value, descriptors: &[&Descriptor]) -> Option<Self> {
         let (metadata, kind) = (&live["metadata"], text(&live["kind"]));
         let pod = if kind == "Pod" { &live["spec"] } else { &live["spec"]["template"]["spec"] };
         let is_owned = items(&metadata["ownerReferences"]).any(|owner| kind == "Pod" && owner["kind"] != "Node");
@@ -129,7 +125,7 @@ impl Existing {
     }
 
     /// What is wrong with the names that it is told: no object can have them.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let (namespace, name) = self.lease().unwrap_or(DEFAULT_LEASE);
         if is_name(namespace) && is_name(name) {
             return Ok(());
@@ -138,13 +134,13 @@ impl Existing {
     }
 
     /// Its kind, namespace and name, for people.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         let kind = if self.static_on.is_empty() { self.kind.clone() } else { "static pod".to_owned() };
         format!("{kind} {}/{}", self.namespace, self.name)
     }
 
     /// The value of a flag; one without a value is `true`.
-    pub fn flag(&self, name: &str) -> Option<&str> {
+    pub(crate) fn flag(&self, name: &str) -> Option<&str> {
         self.flags.iter().rev().find(|(flag, _)| flag == name).map(|(_, value)| value.as_deref().unwrap_or("true"))
     }
 
@@ -154,7 +150,7 @@ impl Existing {
     }
 
     /// The lease that its replicas agree by, with its namespace; `None` if they do not, or by something else.
-    pub fn lease(&self) -> Option<(&str, &str)> {
+    pub(crate) fn lease(&self) -> Option<(&str, &str)> {
         // Old versions hold a lease besides something else.
         let is_lease = self.flag("leader-elect-resource-lock").is_none_or(|lock| lock.ends_with("leases"));
         let is_on = self.is_on("leader-elect") && is_lease;
@@ -165,17 +161,17 @@ impl Existing {
     }
 
     /// The port that it serves health at.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.flag("secure-port").and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
     }
 
     /// Whether its pods are on the network of the host.
-    pub fn is_on_host(&self) -> bool {
+    pub(crate) fn is_on_host(&self) -> bool {
         self.pod["hostNetwork"] == true
     }
 
     /// The controllers that it runs. Without subnets of pods there are no routes.
-    pub fn controllers(&self) -> Vec<Controller> {
+    pub(crate) fn controllers(&self) -> Vec<Controller> {
         let mut on = Controller::of_argument(self.flag("controllers"));
         let has_routes = self.is_on("configure-cloud-routes") && self.flag("cluster-cidr").is_some();
         on.retain(|one| *one != Controller::Route || has_routes);
@@ -183,23 +179,23 @@ impl Existing {
     }
 
     /// Whether its image is another one of a provider, such as that of a node manager, and not the cloud-controller-manager's.
-    pub fn is_beside(&self, provider: &Kubernetes) -> bool {
+    pub(crate) fn is_beside(&self, provider: &Kubernetes) -> bool {
         provider.descriptor.container_of(&self.image).is_some_and(|container| container != CCM)
     }
 
-    /// Its container.
-    pub fn container(&self) -> &Value {
+    pub(crate) fn container(&self) -> &Value {
         container(&self.pod)
     }
 
     /// The ConfigMaps and Secrets that its pods refer to, and the one with the configuration that only flags name.
-    pub fn references(&self) -> Vec<Reference> {
-        let of_flags = self.flag("cloud-config-secret-name").map(|name| Reference {
-            kind: &object::reference::SECRET,
-            namespace: self.flag("cloud-config-secret-namespace").unwrap_or("kube-system").to_owned(),
-            name: name.to_owned(),
-        });
-        object::reference::references(&self.pod, &self.namespace).into_iter().chain(of_flags).collect()
+    pub(crate) fn references(&self) -> Vec<Reference> {
+        object::reference::references(&self.pod, &self.namespace).into_iter().chain(self.config_secret()).collect()
+    }
+
+    /// The Secret with the configuration that flags name.
+    pub(crate) fn config_secret(&self) -> Option<Reference> {
+        let namespace = self.flag("cloud-config-secret-namespace").unwrap_or("kube-system");
+        Some(Reference::secret(namespace, self.flag("cloud-config-secret-name")?))
     }
 }
 
@@ -227,8 +223,7 @@ fn reference(source: &Value, config_map: &str, secret: &str, namespace: &str) ->
     if let Some(name) = source[config_map]["name"].as_str() {
         return Some(Reference::config_map(namespace, name));
     }
-    let name = source[secret]["name"].as_str()?.to_owned();
-    Some(Reference { kind: &object::reference::SECRET, namespace: namespace.to_owned(), name })
+    Some(Reference::secret(namespace, source[secret]["name"].as_str()?))
 }
 
 /// A text with each `$(NAME)` replaced as a kubelet does it.
@@ -243,20 +238,11 @@ fn filled(mut value: String, environment: &BTreeMap<String, Origin>) -> String {
 
 /// An object as it could be created again.
 pub(super) fn cleaned(live: &Value) -> Value {
-    let mut manifest = live.clone();
-    if let Some(object) = manifest.as_object_mut() {
-        object.remove("status");
-    }
+    let mut manifest = essence(live);
     if let Some(metadata) = manifest["metadata"].as_object_mut() {
-        for field in OF_SERVER {
-            metadata.remove(field);
-        }
+        metadata.remove("ownerReferences");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            for name in ["kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation"]
-            {
-                annotations.remove(name);
-            }
-            annotations.remove("deployment.kubernetes.io/revision");
+            annotations.retain(|name, _| !OF_CONTROLLERS.contains(&name.as_str()));
         }
     }
     manifest
@@ -264,8 +250,4 @@ pub(super) fn cleaned(live: &Value) -> Value {
 
 pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }

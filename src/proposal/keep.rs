@@ -4,8 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::{
     existing::Existing,
     keep_inputs, keep_place,
@@ -52,7 +50,7 @@ const DEFAULTS: [(&str, &str); 5] = [
 ];
 
 /// Proposes a `CloudControllerManager` instead of what there is.
-pub fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input) -> ProposedCcm {
+pub(crate) fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input) -> ProposedCcm {
     let lease = existing.lease();
     // Only with a lease in the same namespace do the two exclude each other.
     let namespace = lease.map_or(existing.namespace.as_str(), |(namespace, _)| namespace);
@@ -147,14 +145,8 @@ fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
             // What only a name tells may be something else.
             "the check other-ccm only warns until then, because nothing but its name tells that it is a cloud-controller-manager"
         };
-        proposed.note(
-            Outcome::Changed,
-            "no leader election by a lease",
-            format!(
-                "nothing keeps the two from acting at the same time: the old one has to be stopped first, and {until}"
-            ),
-        );
-        return;
+        let how = "nothing keeps the two from acting at the same time: the old one has to be stopped first";
+        return proposed.note(Outcome::Changed, "no leader election by a lease", format!("{how}, and {until}"));
     };
     proposed.skips = Some("other-ccm");
     proposed.note(
@@ -190,12 +182,8 @@ fn port(proposed: &mut ProposedCcm, existing: &Existing, input: &Input) {
 }
 
 fn feature_gates(proposed: &mut ProposedCcm, existing: &Existing) {
-    for (gate, value) in existing
-        .flag("feature-gates")
-        .into_iter()
-        .flat_map(|gates| gates.split(','))
-        .filter_map(|gate| gate.split_once('='))
-    {
+    let gates = existing.flag("feature-gates").unwrap_or_default();
+    for (gate, value) in gates.split(',').filter_map(|gate| gate.split_once('=')) {
         proposed.set(&format!("featureGates.{gate}"), boolean(value) == Some(true));
         proposed.note(Outcome::Kept, format!("--feature-gates={gate}={value}"), "spec.featureGates");
     }
@@ -217,7 +205,7 @@ fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuberne
         let what = mask::text(&format!("{written}={shown}"));
         let ours = argument(provider, flag);
         if provider.descriptor.allowed_arguments.contains(&written) {
-            proposed.set("arguments", with(proposed.spec.get("arguments"), &written, value));
+            proposed.set_at(&["arguments", &written], value);
             proposed.note(Outcome::Kept, what, "spec.arguments");
         } else if flag == "use-service-account-credentials" {
             let how = "one account has the permissions of the controllers that are on, so that the deletion of nodes can be withheld";
@@ -232,11 +220,4 @@ fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuberne
             proposed.note(Outcome::NotKept, what, format!("provider {name} does not allow it in spec.arguments"));
         }
     }
-}
-
-/// An object with one more text. A name may have dots.
-fn with(object: Option<&Value>, key: &str, value: &str) -> Value {
-    let mut object = object.cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    object[key] = value.into();
-    object
 }

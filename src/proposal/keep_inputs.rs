@@ -7,12 +7,15 @@ use serde_json::{Value, json};
 
 use super::{
     credentials::fits,
-    existing::{Existing, Origin, items, text},
+    existing::{Existing, Origin, text},
     proposed::{Input, Outcome, ProposedCcm},
     provider::container,
 };
 use crate::{
-    object::reference::{Reference, SECRET},
+    object::{
+        items,
+        reference::{Reference, SECRET},
+    },
     provider::kubernetes::{Credentials, Kubernetes},
 };
 
@@ -22,15 +25,8 @@ const OF_HELM: &str = "meta.helm.sh/release-name";
 /// The variables of a proxy, and their fields.
 const PROXY: [(&str, &str); 3] = [("HTTP_PROXY", "httpProxy"), ("HTTPS_PROXY", "httpsProxy"), ("NO_PROXY", "noProxy")];
 
-/// Where the configuration is.
-enum Config {
-    /// A key of a ConfigMap or a Secret.
-    Key(Reference, String),
-    /// A file of the machine.
-    OnHost(String),
-    /// It cannot be seen.
-    Unknown(String),
-}
+/// The key of a ConfigMap or a Secret with the configuration; else the file with it, and how to give it.
+type Config = Result<(Reference, String), (String, &'static str)>;
 
 /// Keeps the file of `--cloud-config`.
 pub(super) fn cloud_config(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes, input: &Input) {
@@ -40,25 +36,16 @@ pub(super) fn cloud_config(proposed: &mut ProposedCcm, existing: &Existing, prov
         return proposed.note(Outcome::NotKept, "--cloud-config", format!("provider {name} reads no configuration"));
     };
     let (reference, key) = match found {
-        Config::Key(reference, key) => (reference, key),
-        Config::OnHost(path) => {
-            let how =
-                "the API does not show it: copy it from a node of the control plane, and give it with --cloud-config";
-            return proposed.note(Outcome::ToDo, format!("the file {path} of the machine (--cloud-config)"), how);
-        }
-        Config::Unknown(path) => {
-            let how = "no volume holds it that the API shows: give it with --cloud-config";
-            return proposed.note(Outcome::ToDo, format!("the file {path} (--cloud-config)"), how);
-        }
+        Ok(found) => found,
+        Err((file, how)) => return proposed.note(Outcome::ToDo, format!("the file {file} (--cloud-config)"), how),
     };
     let what = format!("{reference}, key {key} (--cloud-config)");
     let Some(value) = input.found.get(&reference).and_then(|object| plain(object, &key)) else {
         return proposed.note(Outcome::ToDo, what, "it cannot be read: give the configuration with --cloud-config");
     };
     if let Some(why) = unusable(proposed, &reference, input) {
-        let file = file.file.clone();
-        proposed.secret(input.secret_name).data.insert(file.clone(), STANDARD.encode(value));
-        proposed.set("cloudConfig.secretRef", json!({"name": input.secret_name, "key": file}));
+        proposed.secret(input.secret_name).put(&file.file, &value);
+        proposed.set("cloudConfig.secretRef", json!({"name": input.secret_name, "key": file.file}));
         let how = format!("copied to Secret {}/{}: {why}", proposed.namespace(), input.secret_name);
         return proposed.note(Outcome::Changed, what, how);
     }
@@ -77,13 +64,12 @@ fn unusable(proposed: &ProposedCcm, reference: &Reference, input: &Input) -> Opt
 }
 
 fn config_of(existing: &Existing) -> Option<Config> {
-    if let Some(name) = existing.flag("cloud-config-secret-name") {
-        let namespace = existing.flag("cloud-config-secret-namespace").unwrap_or("kube-system").to_owned();
-        let key = existing.flag("cloud-config-key").unwrap_or("cloud-config").to_owned();
-        return Some(Config::Key(Reference { kind: &SECRET, namespace, name: name.to_owned() }, key));
+    if let Some(secret) = existing.config_secret() {
+        return Some(Ok((secret, existing.flag("cloud-config-key").unwrap_or("cloud-config").to_owned())));
     }
     let path = existing.flag("cloud-config").filter(|path| !path.is_empty())?;
-    Some(mounted(existing, path).unwrap_or_else(|| Config::Unknown(path.to_owned())))
+    let unknown = || Err((path.to_owned(), "no volume holds it that the API shows: give it with --cloud-config"));
+    Some(mounted(existing, path).unwrap_or_else(unknown))
 }
 
 /// What is mounted at a path of the container.
@@ -101,7 +87,8 @@ fn mounted(existing: &Existing, path: &str) -> Option<Config> {
     let volume = items(&existing.pod["volumes"]).find(|volume| volume["name"] == mount["name"])?;
     if let Some(host) = volume["hostPath"]["path"].as_str() {
         let file = if file.is_empty() { String::new() } else { format!("/{file}") };
-        return Some(Config::OnHost(format!("{}{file}", host.trim_end_matches('/'))));
+        let how = "the API does not show it: copy it from a node of the control plane, and give it with --cloud-config";
+        return Some(Err((format!("{}{file} of the machine", host.trim_end_matches('/')), how)));
     }
     let projected = items(&volume["projected"]["sources"]);
     std::iter::once(volume).chain(projected).find_map(|source| {
@@ -110,14 +97,14 @@ fn mounted(existing: &Existing, path: &str) -> Option<Config> {
             (map, Reference::config_map(&existing.namespace, map["name"].as_str()?))
         } else {
             let secret = &source["secret"];
-            let name = secret["secretName"].as_str().or_else(|| secret["name"].as_str())?.to_owned();
-            (secret, Reference { kind: &SECRET, namespace: existing.namespace.clone(), name })
+            let name = secret["secretName"].as_str().or_else(|| secret["name"].as_str())?;
+            (secret, Reference::secret(&existing.namespace, name))
         };
         let key = match source["items"].as_array() {
             Some(all) => text(&all.iter().find(|item| item["path"] == file.as_str())?["key"]),
             None => file.clone(),
         };
-        Some(Config::Key(reference, key))
+        Some(Ok((reference, key)))
     })
 }
 
@@ -137,12 +124,8 @@ pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provi
         return;
     }
     if let Some(missing) = missing {
-        let how = "give them with --credentials";
-        return proposed.note(
-            Outcome::ToDo,
-            format!("the credentials: nothing that the API shows holds {missing}"),
-            how,
-        );
+        let what = format!("the credentials: nothing that the API shows holds {missing}");
+        return proposed.note(Outcome::ToDo, what, "give them with --credentials");
     }
     let places: BTreeSet<_> = values.values().map(|(place, _)| place.clone()).collect();
     let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
@@ -227,18 +210,12 @@ pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provi
             }
             (Origin::Literal(value), None) if ours(name).as_ref() == Some(value) => {}
             (Origin::Field, _) => {}
-            _ if is_set(name) || ours(name).is_some() => {
-                proposed.note(
-                    Outcome::Changed,
-                    format!("variable {name}"),
-                    format!("provider {} sets it", descriptor.name),
-                );
+            _ => {
+                let is_ours = is_set(name) || ours(name).is_some();
+                let (result, verb) =
+                    if is_ours { (Outcome::Changed, "sets it") } else { (Outcome::NotKept, "has no such variable") };
+                proposed.note(result, format!("variable {name}"), format!("provider {} {verb}", descriptor.name));
             }
-            _ => proposed.note(
-                Outcome::NotKept,
-                format!("variable {name}"),
-                format!("provider {} has no such variable", descriptor.name),
-            ),
         }
     }
     for reference in &existing.environment_from {

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    existing::{Existing, items, text},
+    existing::{Existing, text},
     proposed::{Outcome, ProposedCcm},
 };
 use crate::{
-    object::Object,
+    object::{Object, items},
     provider::{
         CCM,
         kubernetes::{CONTROL_PLANE_LABEL, Kubernetes},
@@ -23,66 +23,46 @@ pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &
     let given = existing.image.split('@').next().unwrap_or_default();
     let repository = given.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(given, |(path, _)| path);
     let path = ours.repository.split_once('/').map_or(ours.repository.as_str(), |(_, path)| path);
-    let how = "the tag for this version of Kubernetes; spec.image.version names another one";
-    if repository == ours.repository || ours.repository == format!("docker.io/{repository}") {
-        proposed.note(Outcome::Changed, format!("image {}", existing.image), how);
-    } else if let Some(mirror) = repository.strip_suffix(&format!("/{path}")) {
+    let is_ours = repository == ours.repository || ours.repository == format!("docker.io/{repository}");
+    let mut how = "the tag for this version of Kubernetes; spec.image.version names another one".to_owned();
+    if let Some(mirror) = repository.strip_suffix(&format!("/{path}")).filter(|_| !is_ours) {
         proposed.set("image.registryMirror", mirror);
-        proposed.note(
-            Outcome::Changed,
-            format!("image {}", existing.image),
-            format!("spec.image.registryMirror, and {how}"),
-        );
-    } else {
-        let how = format!("{}, and {how}; for a copy of your own set spec.image.repository", ours.repository);
-        proposed.note(Outcome::Changed, format!("image {}", existing.image), how);
+        how = format!("spec.image.registryMirror, and {how}");
+    } else if !is_ours {
+        how = format!("{}, and {how}; for a copy of your own set spec.image.repository", ours.repository);
     }
+    proposed.note(Outcome::Changed, format!("image {}", existing.image), how);
     let secrets: Vec<_> = items(&existing.pod["imagePullSecrets"]).map(|one| json!({"name": one["name"]})).collect();
-    if !secrets.is_empty() {
-        if proposed.namespace() == existing.namespace {
-            proposed.set("image.pullSecrets", secrets);
-        } else {
-            let how = format!(
-                "create them in the namespace {}, and name them in spec.image.pullSecrets",
-                proposed.namespace()
-            );
-            proposed.note(Outcome::ToDo, "imagePullSecrets", how);
-        }
+    let namespace = proposed.namespace();
+    if !secrets.is_empty() && namespace != existing.namespace {
+        let how = format!("create them in the namespace {namespace}, and name them in spec.image.pullSecrets");
+        proposed.note(Outcome::ToDo, "imagePullSecrets", how);
+    } else if !secrets.is_empty() {
+        proposed.set("image.pullSecrets", secrets);
     }
 }
 
 /// Keeps where the pods may run.
 pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let is_control_plane = |key: &str| [CONTROL_PLANE_LABEL, OLD_CONTROL_PLANE_LABEL].contains(&key);
-    let selector = existing.pod["nodeSelector"].as_object().into_iter().flatten();
-    let selector: serde_json::Map<_, _> = selector
-        .filter(|(key, _)| !is_control_plane(key) && *key != "kubernetes.io/os")
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    let mut selector = existing.pod["nodeSelector"].as_object().cloned().unwrap_or_default();
+    selector.retain(|key, _| !is_control_plane(key) && key != "kubernetes.io/os");
     if !selector.is_empty() {
-        proposed.note(
-            Outcome::Kept,
-            "nodeSelector",
-            "spec.placement.nodeSelector, besides the label of the control plane",
-        );
+        let how = "spec.placement.nodeSelector, besides the label of the control plane";
+        proposed.note(Outcome::Kept, "nodeSelector", how);
         proposed.set("placement.nodeSelector", selector);
     }
-    let pods = provider.manifests.iter().filter_map(Object::pod_spec);
-    let ours: Vec<&Value> = pods.flat_map(|pod| items(&pod["tolerations"])).collect();
-    let is_covered = |one: &Value| ours.iter().any(|other| covers(other, one));
-    let further =
-        items(&existing.pod["tolerations"]).filter(|one| !is_covered(one) && one["tolerationSeconds"].is_null());
-    let further: Vec<Value> = further.map(toleration).collect();
+    let pods = || provider.manifests.iter().filter_map(Object::pod_spec);
+    let is_covered = |one: &Value| pods().flat_map(|pod| items(&pod["tolerations"])).any(|other| covers(other, one));
+    let given = items(&existing.pod["tolerations"]).filter(|one| one["tolerationSeconds"].is_null());
+    let further: Vec<Value> = given.filter(|one| !is_covered(one)).map(toleration).collect();
     if !further.is_empty() {
         proposed.note(Outcome::Kept, format!("{} tolerations", further.len()), "spec.placement.tolerations");
         proposed.set("placement.tolerations", further);
     }
     if !existing.is_on_host() {
-        proposed.note(
-            Outcome::Changed,
-            "pods with a network of their own",
-            "the network of the host, which needs no network plugin",
-        );
+        let how = "the network of the host, which needs no network plugin";
+        proposed.note(Outcome::Changed, "pods with a network of their own", how);
     }
 }
 
@@ -96,9 +76,9 @@ fn covers(one: &Value, other: &Value) -> bool {
 
 /// With the fields that a specification has.
 fn toleration(given: &Value) -> Value {
-    let fields = ["key", "operator", "value", "effect"].into_iter();
-    let fields = fields.filter(|field| given[*field].as_str().is_some_and(|text| !text.is_empty()));
-    fields.map(|field| (field.to_owned(), given[field].clone())).collect::<serde_json::Map<_, _>>().into()
+    let is_given = |field: &&str| given[*field].as_str().is_some_and(|text| !text.is_empty());
+    let fields = ["key", "operator", "value", "effect"].into_iter().filter(is_given);
+    fields.map(|field| (field, given[field].clone())).collect()
 }
 
 /// Names the files of the machine that are not mounted any more, and further containers.

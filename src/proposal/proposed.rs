@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, spec::Spec},
@@ -12,53 +12,44 @@ use crate::{
         ccm::{Ccm, SKIP_PREFLIGHT},
         cluster::Cluster,
     },
-    object::reference::Reference,
+    object::{place, reference::Reference},
     text::mask::{self, is_secret_key},
 };
 
-/// A proposal.
 #[derive(Clone, Debug, Default)]
-pub struct ProposedCcm {
-    /// The name of the `CloudControllerManager`.
-    pub name: String,
+pub(crate) struct ProposedCcm {
+    pub(crate) name: String,
     /// Its specification, without what has its default.
-    pub spec: Map<String, Value>,
+    pub(crate) spec: Value,
     /// The checks that are not to refuse it, comma-separated.
-    pub skips: Option<&'static str>,
+    pub(crate) skips: Option<&'static str>,
     /// The Secret that has to be created.
-    pub secret: Option<SecretFile>,
-    /// What becomes of what there was.
-    pub migration_results: Vec<MigrationResult>,
+    pub(crate) secret: Option<SecretFile>,
+    pub(crate) migration_results: Vec<MigrationResult>,
 }
 
 /// What becomes of an argument, a variable, or another part of what there was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct MigrationResult {
+pub(crate) struct MigrationResult {
     /// Such as `--cluster-name=prod`.
-    pub what: String,
-    /// What becomes of it.
-    pub result: Outcome,
+    pub(crate) what: String,
+    pub(crate) result: Outcome,
     /// Where it is from now on, or why it is not.
-    pub how: String,
+    pub(crate) how: String,
 }
 
 /// What becomes of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Outcome {
-    /// Somebody has to do something.
+pub(crate) enum Outcome {
     ToDo,
-    /// It is lost.
     NotKept,
-    /// It is different from now on.
     Changed,
-    /// It is as it was.
     Kept,
 }
 
 impl Outcome {
-    /// In words.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::ToDo => "TO DO",
             Self::NotKept => "NOT KEPT",
@@ -69,30 +60,26 @@ impl Outcome {
 }
 
 /// What is known besides the objects of the cloud-controller-manager.
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The ConfigMaps and Secrets that it refers to and that exist.
-    pub found: &'a BTreeMap<Reference, Value>,
+    pub(crate) found: &'a BTreeMap<Reference, Value>,
     /// The ports that pods take on the network of the host.
-    pub taken_ports: &'a [u16],
+    pub(crate) taken_ports: &'a [u16],
     /// The name for the `CloudControllerManager`: one with which its objects have names of their own.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// The name for a Secret, if one has to be created.
-    pub secret_name: &'a str,
-    /// Whether the user gives a configuration.
-    pub has_cloud_config: bool,
-    /// Whether the user gives credentials.
-    pub has_credentials: bool,
+    pub(crate) secret_name: &'a str,
+    pub(crate) has_cloud_config: bool,
+    pub(crate) has_credentials: bool,
 }
 
 /// A Secret that has to be created.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SecretFile {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
+pub(crate) struct SecretFile {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
     /// Its values in base64, by key.
-    pub data: BTreeMap<String, String>,
+    pub(crate) data: BTreeMap<String, String>,
 }
 
 /// Without the values.
@@ -103,18 +90,15 @@ impl fmt::Debug for SecretFile {
 }
 
 impl SecretFile {
-    /// One without keys.
-    pub fn new(namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), data: BTreeMap::new() }
     }
 
-    /// Takes a value.
-    pub fn put(&mut self, key: &str, value: &[u8]) {
+    pub(crate) fn put(&mut self, key: &str, value: &[u8]) {
         self.data.insert(key.to_owned(), STANDARD.encode(value));
     }
 
-    /// The manifest.
-    pub fn manifest(&self) -> Value {
+    pub(crate) fn manifest(&self) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": self.name, "namespace": self.namespace},
             "type": "Opaque", "data": self.data,
@@ -123,49 +107,42 @@ impl SecretFile {
 }
 
 impl ProposedCcm {
-    /// For a provider.
-    pub fn new(name: &str, provider: &str, namespace: &str) -> Self {
-        let mut spec = Map::new();
-        spec.insert("provider".to_owned(), provider.into());
+    pub(crate) fn new(name: &str, provider: &str, namespace: &str) -> Self {
+        let mut proposed = Self { name: name.to_owned(), ..Self::default() };
+        proposed.set("provider", provider);
         if namespace != "kube-system" {
-            spec.insert("namespace".to_owned(), namespace.into());
+            proposed.set("namespace", namespace);
         }
-        Self { name: name.to_owned(), spec, ..Self::default() }
+        proposed
     }
 
     /// Sets a field of the specification, such as `image.version`.
-    pub fn set(&mut self, path: &str, value: impl Into<Value>) {
-        let mut at = &mut self.spec;
-        let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
-        for parent in parents.into_iter().flat_map(|parents| parents.split('.')) {
-            let inner = at.entry(parent).or_insert_with(|| Value::Object(Map::new()));
-            if !inner.is_object() {
-                *inner = Value::Object(Map::new());
-            }
-            let Value::Object(inner) = inner else { return };
-            at = inner;
-        }
-        at.insert(last.to_owned(), value.into());
+    pub(crate) fn set(&mut self, path: &str, value: impl Into<Value>) {
+        self.set_at(&path.split('.').collect::<Vec<_>>(), value);
     }
 
-    /// Takes what becomes of a part.
-    pub fn note(&mut self, result: Outcome, what: impl Into<String>, how: impl Into<String>) {
+    /// The same of a field whose name may have dots.
+    pub(crate) fn set_at(&mut self, path: &[&str], value: impl Into<Value>) {
+        if let Some(field) = place(&mut self.spec, path) {
+            *field = value.into();
+        }
+    }
+
+    pub(crate) fn note(&mut self, result: Outcome, what: impl Into<String>, how: impl Into<String>) {
         self.migration_results.push(MigrationResult { what: what.into(), result, how: how.into() });
     }
 
-    /// The namespace.
-    pub fn namespace(&self) -> &str {
-        self.spec.get("namespace").and_then(Value::as_str).unwrap_or("kube-system")
+    pub(crate) fn namespace(&self) -> &str {
+        self.spec["namespace"].as_str().unwrap_or("kube-system")
     }
 
     /// The Secret, which is made if there is none.
-    pub fn secret(&mut self, name: &str) -> &mut SecretFile {
+    pub(crate) fn secret(&mut self, name: &str) -> &mut SecretFile {
         let namespace = self.namespace().to_owned();
         self.secret.get_or_insert_with(|| SecretFile::new(&namespace, name))
     }
 
-    /// The manifest.
-    pub fn manifest(&self) -> Value {
+    pub(crate) fn manifest(&self) -> Value {
         let mut manifest = json!({
             "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
             "kind": CLOUD_CONTROLLER_MANAGER.kind,
@@ -179,12 +156,12 @@ impl ProposedCcm {
     }
 
     /// Whether the manifest holds what looks like a secret, such as a password in the URL of a proxy.
-    pub fn has_secrets(&self) -> bool {
-        self.spec.iter().any(|(key, value)| is_secret(key, value))
+    pub(crate) fn has_secrets(&self) -> bool {
+        is_secret("", &self.spec)
     }
 
-    /// Says so.
-    pub fn name_secrets(&mut self) {
+    /// Notes that the manifest holds what looks like a secret, if it does.
+    pub(crate) fn name_secrets(&mut self) {
         if self.has_secrets() {
             let how = "it holds what looks like a secret, such as a password in a URL, and is readable by its owner only: keep it \
                        out of Git; who may read the CloudControllerManager reads it, too";
@@ -193,8 +170,8 @@ impl ProposedCcm {
     }
 
     /// As the operator would read it in a cluster.
-    pub fn ccm(&self, cluster: Cluster) -> Result<Ccm, serde_json::Error> {
-        let spec: Spec = serde_json::from_value(Value::Object(self.spec.clone()))?;
+    pub(crate) fn ccm(&self, cluster: Cluster) -> Result<Ccm, serde_json::Error> {
+        let spec: Spec = serde_json::from_value(self.spec.clone())?;
         Ok(Ccm::new(self.name.clone(), spec, cluster).annotated(self.skips))
     }
 }

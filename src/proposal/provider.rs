@@ -9,15 +9,13 @@ use crate::{
 
 /// A provider, and what tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sign {
-    /// Its name.
-    pub provider: String,
-    /// What tells it.
-    pub because: String,
+pub(crate) struct Sign {
+    pub(crate) provider: String,
+    pub(crate) because: String,
 }
 
 /// The providers that something tells, the surest one first: by what runs, by the providerIDs of nodes, by their names.
-pub fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Sign> {
+pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Sign> {
     let mut signs: Vec<Sign> = Vec::new();
     let mut add = |provider: &Kubernetes, because: String| {
         let provider = provider.descriptor.name.clone();
@@ -49,7 +47,7 @@ pub fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Si
 }
 
 /// The provider of a cloud-controller-manager, by its image or by `--cloud-provider`.
-pub fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a Kubernetes> {
+pub(crate) fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a Kubernetes> {
     let by_image = catalog.kubernetes().find(|one| one.descriptor.container_of(&existing.image) == Some(CCM));
     by_image.or_else(|| {
         let asked = existing.flag("cloud-provider")?;

@@ -6,15 +6,15 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    existing::{Existing, cleaned, items, release, text},
+    existing::{Existing, cleaned, release, text},
     steps::Permissions,
 };
 use crate::{
     cluster::read::{self, Error},
     facts::ccm::Ccm,
     object::{
-        Kind, NAMESPACE, PART_OF_LABEL, SERVICE_ACCOUNT,
-        reference::{CONFIG_MAP, Reference, SECRET},
+        Kind, PART_OF_LABEL, POD, SERVICE_ACCOUNT, items,
+        reference::{Reference, SECRET},
     },
     provider::{catalog::Catalog, kubernetes::Kubernetes},
 };
@@ -25,16 +25,19 @@ const PAGE: u32 = 250;
 /// The label of the permissions that the API server makes itself.
 const BOOTSTRAP: &str = "kubernetes.io/bootstrapping";
 
+/// The kinds of the objects that may run a cloud-controller-manager.
+const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "Pod"];
+
 /// The kinds of the permissions that an account may have: a binding, and its roles.
 const BINDINGS: [&str; 2] = ["ClusterRoleBinding", "RoleBinding"];
 
 /// The cloud-controller-managers of others. Static pods of the same name are one.
-pub async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing>, Error> {
+pub(crate) async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing>, Error> {
     let descriptors: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     let (mut found, mut released): (Vec<Existing>, Vec<_>) = Default::default();
-    for kind in ["DaemonSet", "Deployment", "Pod"] {
+    for kind in WORKLOADS.into_iter().filter_map(Kind::named) {
         let take = |live: Value| {
-            if let Some(release) = release(&live).filter(|_| kind != "Pod") {
+            if let Some(release) = release(&live).filter(|_| kind != &POD) {
                 released.push((release, key(&live)));
             }
             let Some(one) = Existing::of(&live, &descriptors) else { return };
@@ -44,7 +47,7 @@ pub async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing
                 None => found.push(one),
             }
         };
-        read::each(client, kind_of(kind), "", &ListParams::default().limit(PAGE), take).await?;
+        read::each(client, kind, "", &ListParams::default().limit(PAGE), take).await?;
     }
     for one in &mut found {
         let is_of_it = |(release, key): &(_, String)| (one.helm.as_ref() == Some(release)).then(|| key.clone());
@@ -59,17 +62,12 @@ fn key(live: &Value) -> String {
     format!("{} {}/{}", text(&live["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
 }
 
-fn kind_of(name: &str) -> &'static Kind {
-    Kind::named(name).unwrap_or(&CONFIG_MAP)
-}
-
 /// The ConfigMaps and Secrets that a cloud-controller-manager refers to and that exist; those, too, whose names stand in them.
-pub async fn referenced(client: &Client, existing: &Existing) -> Result<BTreeMap<Reference, Value>, Error> {
+pub(crate) async fn referenced(client: &Client, existing: &Existing) -> Result<BTreeMap<Reference, Value>, Error> {
     let mut found = BTreeMap::new();
     for reference in existing.references() {
-        let kind = reference.kind;
-        if let Some(live) = read::get(client, kind, &reference.namespace, &reference.name).await? {
-            found.insert(reference, typed(live, kind));
+        if let Some(live) = read::get(client, reference.kind, &reference.namespace, &reference.name).await? {
+            found.insert(reference, live);
         }
     }
     let texts: String = found
@@ -83,27 +81,14 @@ pub async fn referenced(client: &Client, existing: &Existing) -> Result<BTreeMap
     for live in read::list(client, &SECRET, &existing.namespace, &ListParams::default()).await? {
         let name = text(&live["metadata"]["name"]);
         if words.contains(name.as_str()) {
-            found
-                .insert(Reference { kind: &SECRET, namespace: existing.namespace.clone(), name }, typed(live, &SECRET));
+            found.insert(Reference::secret(&existing.namespace, &name), live);
         }
     }
     Ok(found)
 }
 
-/// With its kind, which says whether the values are in base64.
-fn typed(mut live: Value, kind: &Kind) -> Value {
-    live["apiVersion"] = kind.api_version().into();
-    live["kind"] = kind.kind.into();
-    live
-}
-
-/// Whether a Secret exists, as it is.
-pub async fn secret(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
-    read::get(client, &SECRET, namespace, name).await
-}
-
 /// Whether one of the objects that a `CloudControllerManager` would have exists and is not the operator's.
-pub async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &Ccm) -> Result<bool, Error> {
+pub(crate) async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &Ccm) -> Result<bool, Error> {
     for object in &provider.manifests {
         let namespace = if object.namespace().is_empty() { "" } else { &ccm.spec.namespace };
         let live = read::get(client, object.kind(), namespace, &ccm.named(object.name())).await?;
@@ -114,26 +99,20 @@ pub async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &Ccm) ->
     Ok(false)
 }
 
-/// Whether a namespace exists.
-pub async fn has_namespace(client: &Client, name: &str) -> Result<bool, Error> {
-    Ok(read::get(client, &NAMESPACE, "", name).await?.is_some())
-}
-
 /// The account and the permissions of the first of these cloud-controller-managers that nobody else has.
-pub async fn permissions(client: &Client, migrated: &[Existing]) -> Result<Permissions, Error> {
+pub(crate) async fn permissions(client: &Client, migrated: &[Existing]) -> Result<Permissions, Error> {
     let Some(existing) = migrated.first() else { return Ok(Permissions::default()) };
     let mut workloads = Vec::new();
-    for kind in ["DaemonSet", "Deployment", "Pod"] {
-        let params = ListParams::default().limit(PAGE);
-        workloads.extend(read::list(client, kind_of(kind), &existing.namespace, &params).await?);
+    for kind in WORKLOADS.into_iter().filter_map(Kind::named) {
+        workloads.extend(read::list(client, kind, &existing.namespace, &ListParams::default().limit(PAGE)).await?);
     }
     let users = users(&workloads, migrated);
     if !users.is_empty() {
         return Ok(Permissions { users, ..Permissions::default() });
     }
     let mut bindings = Vec::new();
-    for kind in BINDINGS {
-        bindings.extend(read::list(client, kind_of(kind), "", &ListParams::default()).await?);
+    for kind in BINDINGS.into_iter().filter_map(Kind::named) {
+        bindings.extend(read::list(client, kind, "", &ListParams::default()).await?);
     }
     let (own, shared) = of_account(&bindings, existing);
     let mut permissions = Permissions { shared, ..Permissions::default() };
@@ -141,16 +120,17 @@ pub async fn permissions(client: &Client, migrated: &[Existing]) -> Result<Permi
         match object {
             Own::Binding(binding) => permissions.objects.push(cleaned(binding)),
             Own::Role(kind, namespace, name) => {
-                if let Some(live) = read::get(client, kind_of(&kind), &namespace, &name).await?
+                if let Some(kind) = Kind::named(&kind)
+                    && let Some(live) = read::get(client, kind, &namespace, &name).await?
                     && is_made(&live)
                 {
-                    permissions.objects.push(cleaned(&typed(live, kind_of(&kind))));
+                    permissions.objects.push(cleaned(&live));
                 }
             }
         }
     }
     if let Some(live) = read::get(client, &SERVICE_ACCOUNT, &existing.namespace, &existing.account).await? {
-        permissions.objects.push(cleaned(&typed(live, &SERVICE_ACCOUNT)));
+        permissions.objects.push(cleaned(&live));
     }
     Ok(permissions)
 }

@@ -17,53 +17,43 @@ const WIDTH: usize = 96;
 /// What was found, proposed and written.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// The cluster.
-    pub cluster: Cluster,
-    /// The provider.
-    pub provider: String,
-    /// Why this one.
-    pub because: String,
+pub(crate) struct Report {
+    pub(crate) cluster: Cluster,
+    pub(crate) provider: String,
+    pub(crate) because: String,
     /// The cloud-controller-managers of others.
-    pub existing: Vec<Found>,
-    /// What becomes of what the one has that is migrated.
-    pub migration_results: Vec<MigrationResult>,
-    /// The files.
-    pub files: Vec<String>,
-    /// The checks before the first installation.
-    pub preflight: screen::Report,
-    /// What to do.
-    pub steps: Steps,
+    pub(crate) existing: Vec<Found>,
+    pub(crate) migration_results: Vec<MigrationResult>,
+    pub(crate) files: Vec<String>,
+    pub(crate) preflight: screen::Report,
+    pub(crate) steps: Steps,
 }
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cluster {
+pub(crate) struct Cluster {
     /// The minor version of Kubernetes.
-    pub kubernetes: String,
-    /// The distribution.
-    pub distribution: &'static str,
+    pub(crate) kubernetes: String,
+    pub(crate) distribution: &'static str,
     /// The number of nodes; `None` if they may not be listed.
-    pub nodes: Option<usize>,
+    pub(crate) nodes: Option<usize>,
     /// How many of them have the label of the control plane.
-    pub control_plane_nodes: usize,
+    pub(crate) control_plane_nodes: usize,
 }
 
 /// A cloud-controller-manager of somebody else.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Found {
+pub(crate) struct Found {
     /// Its kind, namespace and name.
-    pub what: String,
-    /// Its image.
-    pub image: String,
+    pub(crate) what: String,
+    pub(crate) image: String,
     /// Its lease, as `NAMESPACE/NAME`.
-    pub lease: Option<String>,
+    pub(crate) lease: Option<String>,
     /// The port on the network of the host.
-    pub port: Option<u16>,
-    /// The Helm release.
-    pub helm: Option<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) helm: Option<String>,
 }
 
 impl Found {
@@ -77,8 +67,7 @@ impl Found {
 }
 
 impl Report {
-    /// For people.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Cluster { kubernetes, distribution, nodes, control_plane_nodes } = &self.cluster;
         let nodes = nodes.map_or_else(
             || "nodes that you may not list".to_owned(),

@@ -16,68 +16,67 @@ use crate::{
         ccm::{LEASE, ONLY, SKIP_PREFLIGHT, named},
         cluster::Cluster,
     },
+    object::items,
     plan::install::NAME,
     text::{kubectl::Access, shell::quoted},
 };
 
-/// The file of the `CloudControllerManager`.
-pub const CCM_FILE: &str = "ccm.yaml";
-/// The file of the Secret.
-pub const SECRET_FILE: &str = "secret.yaml";
+pub(crate) const CCM_FILE: &str = "ccm.yaml";
+pub(crate) const SECRET_FILE: &str = "secret.yaml";
 /// The file with what there was.
-pub const EXISTING_FILE: &str = "existing.yaml";
+pub(crate) const EXISTING_FILE: &str = "existing.yaml";
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Step {
-    /// What for.
-    pub title: String,
-    /// The commands.
-    pub commands: Vec<String>,
+pub(crate) struct Step {
+    pub(crate) title: String,
+    pub(crate) commands: Vec<String>,
 }
 
 /// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Steps {
-    /// In this order.
-    pub next: Vec<Step>,
+pub(crate) struct Steps {
+    pub(crate) next: Vec<Step>,
     /// The way back from a migration.
-    pub back: Vec<Step>,
+    pub(crate) back: Vec<Step>,
     /// Once nobody wants to go back.
-    pub clean_up: Vec<Step>,
+    pub(crate) clean_up: Vec<Step>,
 }
 
 /// The permissions of what there was.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Permissions {
+pub(crate) struct Permissions {
     /// The account, and the bindings and roles that only it has.
-    pub objects: Vec<Value>,
+    pub(crate) objects: Vec<Value>,
     /// Bindings that it shares with others.
-    pub shared: Vec<String>,
+    pub(crate) shared: Vec<String>,
     /// Who else uses the account, which then has to stay, with its permissions.
-    pub users: Vec<String>,
+    pub(crate) users: Vec<String>,
 }
 
 /// What the steps depend on.
-pub struct Situation<'a> {
-    /// What is proposed.
-    pub proposed: &'a ProposedCcm,
-    /// The cluster.
-    pub cluster: Cluster,
-    /// The folder with the files.
-    pub folder: &'a Path,
-    /// Whether the operator is installed.
-    pub has_operator: bool,
-    /// Its namespace.
-    pub operator_namespace: &'a str,
+pub(crate) struct Situation<'a> {
+    pub(crate) proposed: &'a ProposedCcm,
+    pub(crate) cluster: Cluster,
+    pub(crate) folder: &'a Path,
+    pub(crate) has_operator: bool,
+    pub(crate) operator_namespace: &'a str,
     /// Whether the namespace of the proposal exists.
-    pub has_namespace: bool,
+    pub(crate) has_namespace: bool,
     /// How the cluster is reached.
-    pub access: &'a Access,
+    pub(crate) access: &'a Access,
     /// The further flags that are given and that a migration takes, too; each begins with a space.
-    pub flags: &'a str,
+    pub(crate) flags: &'a str,
+}
+
+/// A flag with its value, if it is needed.
+type Flag = (&'static str, Option<String>);
+
+fn joined(flags: impl IntoIterator<Item = Flag>) -> String {
+    let given = flags.into_iter().filter_map(|(flag, value)| Some(format!("{flag} {}", quoted(&value?))));
+    given.collect::<Vec<_>>().join(" ")
 }
 
 fn step(title: impl Into<String>, commands: impl IntoIterator<Item = String>) -> Step {
@@ -99,31 +98,20 @@ impl Situation<'_> {
     }
 
     /// The steps of a cluster; of one that has the cloud-controller-manager of somebody else, first how to migrate.
-    pub fn first(&self, others: &[Existing]) -> Steps {
-        let mut next: Vec<_> = others
-            .first()
-            .map(|other| {
-                let title =
-                    format!("Unless both are to run: migrate from {}, which keeps what it is told", other.key());
-                let command = format!("ccm-operator init --from-existing{}{}", self.access.flags(), self.flags);
-                step(title, [format!("{command} --dest-dir {}", self.file("migration"))])
-            })
-            .into_iter()
-            .collect();
-        next.extend(self.install());
-        next.push(self.apply("Apply the files"));
-        next.push(self.look());
-        Steps { next, ..Steps::default() }
+    pub(crate) fn first(&self, others: &[Existing]) -> Steps {
+        let migrate = others.first().map(|other| {
+            let title = format!("Unless both are to run: migrate from {}, which keeps what it is told", other.key());
+            let command = format!("ccm-operator init --from-existing{}{}", self.access.flags(), self.flags);
+            step(title, [format!("{command} --dest-dir {}", self.file("migration"))])
+        });
+        let apply = [self.apply("Apply the files"), self.look()];
+        Steps { next: migrate.into_iter().chain(self.install()).chain(apply).collect(), ..Steps::default() }
     }
 
     /// The Secrets that the operator reads.
     fn secrets(&self) -> Vec<&str> {
-        let spec = &self.proposed.spec;
-        let names = [
-            spec.get("credentials").map(|one| &one["secretRef"]["name"]),
-            spec.get("cloudConfig").map(|one| &one["secretRef"]["name"]),
-        ];
-        let mut secrets: Vec<_> = names.into_iter().flatten().filter_map(Value::as_str).collect();
+        let name = |field: &str| self.proposed.spec[field]["secretRef"]["name"].as_str();
+        let mut secrets: Vec<_> = ["credentials", "cloudConfig"].into_iter().filter_map(name).collect();
         secrets.dedup();
         secrets
     }
@@ -144,14 +132,12 @@ impl Situation<'_> {
         let mut steps: Vec<_> = self.namespace().into_iter().collect();
         let limits = self.limits();
         if self.has_operator {
-            if !limits.is_empty() {
+            if limits.iter().any(|(_, value)| value.is_some()) {
                 let namespace = quoted(self.operator_namespace);
                 let shown = "--output=jsonpath='{.spec.template.spec.containers[0].args}{\"\\n\"}'";
                 let get = format!("{} --namespace {namespace} get deployment {NAME} {shown}", self.kubectl());
-                let flags: Vec<_> = limits.iter().map(|(flag, value)| format!("{flag} {}", quoted(value))).collect();
-                let title =
-                    format!("The installation has to allow this: else install it again with {}", flags.join(" "));
-                steps.push(step(title, [get]));
+                let title = "The installation has to allow this: else install it again with";
+                steps.push(step(format!("{title} {}", joined(limits)), [get]));
             }
             let kubectl = self.access.kubectl_as(&format!("system:serviceaccount:{}:{NAME}", self.operator_namespace));
             let ask = |secret: &&str| {
@@ -167,43 +153,30 @@ impl Situation<'_> {
             }
             return steps;
         }
-        let mut flags = Vec::new();
-        let mut add = |flag: &str, value: &str| flags.push(format!("{flag} {}", quoted(value)));
-        add("--providers", &text(self.proposed.spec.get("provider").unwrap_or(&Value::Null)));
-        if !secrets.is_empty() {
-            add("--secrets", &secrets.join(","));
-        }
-        for (flag, value) in &limits {
-            add(flag, value);
-        }
-        if namespace != "kube-system" {
-            add("--namespaces", &format!("kube-system,{namespace}"));
-        }
-        if self.operator_namespace != NAME {
-            add("--operator-namespace", self.operator_namespace);
-        }
-        let distribution = self.cluster.distribution.known();
-        if distribution.local.is_some() {
-            add("--distribution", distribution.flag);
-        }
-        if let Some(address) = self.api_server() {
-            add("--api-server", &address);
-        }
-        if self.cluster.control_plane_nodes == 1 {
-            add("--control-plane-nodes", "1");
-        }
-        let render = format!("ccm-operator render install {} --image IMAGE >ccm-operator.yaml", flags.join(" "));
+        let of_provider = [
+            ("--providers", Some(text(&self.proposed.spec["provider"]))),
+            ("--secrets", (!secrets.is_empty()).then(|| secrets.join(","))),
+        ];
+        let (distribution, operator_namespace) = (self.cluster.distribution.known(), self.operator_namespace);
+        let of_cluster = [
+            ("--namespaces", (namespace != "kube-system").then(|| format!("kube-system,{namespace}"))),
+            ("--operator-namespace", (operator_namespace != NAME).then(|| operator_namespace.to_owned())),
+            ("--distribution", distribution.local.is_some().then(|| distribution.flag.to_owned())),
+            ("--api-server", self.api_server()),
+            ("--control-plane-nodes", (self.cluster.control_plane_nodes == 1).then(|| "1".to_owned())),
+        ];
+        let flags = joined(of_provider.into_iter().chain(limits).chain(of_cluster));
+        let render = format!("ccm-operator render install {flags} --image IMAGE >ccm-operator.yaml");
         let apply = format!("{} apply --server-side -f ccm-operator.yaml", self.kubectl());
         steps.push(step("Install the operator; IMAGE is where you have pushed it", [render, apply]));
         steps
     }
 
     /// The flags of an installation that allow what the proposal asks for beyond the default.
-    fn limits(&self) -> Vec<(&'static str, String)> {
+    fn limits(&self) -> [Flag; 5] {
         let spec = &self.proposed.spec;
-        let given = |group: &str, field: &str| spec.get(group)?.get(field)?.as_str().map(ToOwned::to_owned);
-        let secrets = spec.get("image").and_then(|image| image["pullSecrets"].as_array());
-        let secrets: Vec<_> = secrets.into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+        let given = |group: &str, field: &str| spec[group][field].as_str().map(ToOwned::to_owned);
+        let secrets: Vec<_> = items(&spec["image"]["pullSecrets"]).filter_map(|one| one["name"].as_str()).collect();
         let name = &self.proposed.name;
         let is_default = |lease: &String| *lease == LEASE || *lease == named(LEASE, name);
         [
@@ -213,14 +186,11 @@ impl Situation<'_> {
             ("--image-pull-secrets", (!secrets.is_empty()).then(|| secrets.join(","))),
             ("--leases", given("leaderElection", "leaseName").filter(|lease| !is_default(lease))),
         ]
-        .into_iter()
-        .filter_map(|(flag, value)| Some((flag, value?)))
-        .collect()
     }
 
     /// The address of the API server that the pods are told: the operator has the same needs.
     fn api_server(&self) -> Option<String> {
-        let address = &self.proposed.spec.get("placement")?["apiServer"];
+        let address = &self.proposed.spec["placement"]["apiServer"];
         let (host, port) = (address["host"].as_str()?, address["port"].as_u64().unwrap_or(443));
         Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
     }
@@ -242,7 +212,7 @@ impl Situation<'_> {
     }
 
     /// The steps from what there was, the first of which leads, and back.
-    pub fn migration(&self, all: &[Existing], permissions: &Permissions) -> Steps {
+    pub(crate) fn migration(&self, all: &[Existing], permissions: &Permissions) -> Steps {
         let Some(existing) = all.first() else { return Steps::default() };
         let (kubectl, name) = (self.kubectl(), &self.proposed.name);
         let mut next = self.install();
@@ -269,20 +239,17 @@ impl Situation<'_> {
             next.push(self.apply("Apply the files: until the new pods run there is no cloud-controller-manager"));
         }
         next.push(self.look());
-        let start = each().map(|one| self.start(one));
+        let (removed, reason) =
+            (r#"{"spec": {"management": "Removed"}}"#, r#"{.status.conditions[?(@.type=="Ready")].reason}"#);
         let remove = step(
             "Remove the new one: where they share a lease the old one gets it within about 20 seconds",
             [
-                format!(
-                    "{kubectl} patch ccm {name} --type=merge --patch='{{\"spec\": {{\"management\": \"Removed\"}}}}'"
-                ),
-                format!(
-                    "{kubectl} wait --for=jsonpath='{{.status.conditions[?(@.type==\"Ready\")].reason}}'=Removed --timeout=5m ccm/{name}"
-                ),
+                format!("{kubectl} patch ccm {name} --type=merge --patch='{removed}'"),
+                format!("{kubectl} wait --for=jsonpath='{reason}'=Removed --timeout=5m ccm/{name}"),
                 format!("{kubectl} delete ccm {name}"),
             ],
         );
-        let mut back: Vec<_> = start.collect();
+        let mut back: Vec<_> = each().map(|one| self.start(one)).collect();
         back.insert(if existing.lease().is_some() { back.len() } else { 0 }, remove);
         Steps { next, back, clean_up: self.clean_up(existing, permissions) }
     }
@@ -297,13 +264,8 @@ impl Situation<'_> {
                 let helm = self.access.helm();
                 let (release, namespace) = (quoted(release), quoted(namespace));
                 let title = format!("{title}; REVISION is the last one with it, as the first command lists it");
-                step(
-                    title,
-                    [
-                        format!("{helm} history {release} --namespace {namespace}"),
-                        format!("{helm} rollback {release} REVISION --namespace {namespace}"),
-                    ],
-                )
+                let history = format!("{helm} history {release} --namespace {namespace}");
+                step(title, [history, format!("{helm} rollback {release} REVISION --namespace {namespace}")])
             }
             None => step(title, [format!("{} apply --server-side -f {}", self.kubectl(), self.file(EXISTING_FILE))]),
         }
@@ -353,40 +315,32 @@ impl Situation<'_> {
         if existing.helm.is_none() && !permissions.objects.is_empty() {
             let delete = |object: &Value| {
                 let (kind, metadata) = (text(&object["kind"]).to_lowercase(), &object["metadata"]);
-                let namespace = metadata["namespace"]
-                    .as_str()
-                    .map(|name| format!(" --namespace {}", quoted(name)))
-                    .unwrap_or_default();
+                let namespace = metadata["namespace"].as_str().map(|name| format!(" --namespace {}", quoted(name)));
+                let namespace = namespace.unwrap_or_default();
                 format!("{}{namespace} delete {kind} {}", self.kubectl(), quoted(&text(&metadata["name"])))
             };
-            steps.push(step(
-                "Delete the account and the permissions that only the old one had",
-                permissions.objects.iter().map(delete),
-            ));
+            let title = "Delete the account and the permissions that only the old one had";
+            steps.push(step(title, permissions.objects.iter().map(delete)));
         }
         if !permissions.users.is_empty() {
             let title = "Leave the account of the old one, and its permissions, to those who use it, too";
             steps.push(step(format!("{title}: {}", permissions.users.join(", ")), []));
         }
         if !permissions.shared.is_empty() {
-            steps.push(step(
-                format!("Take its account out of what others use, too: {}", permissions.shared.join(", ")),
-                [],
-            ));
+            let title = "Take its account out of what others use, too";
+            steps.push(step(format!("{title}: {}", permissions.shared.join(", ")), []));
         }
         if self.proposed.skips.is_some() {
             let annotate = format!("{} annotate ccm {} {SKIP_PREFLIGHT}-", self.kubectl(), self.proposed.name);
-            steps.push(step(
-                format!("Let the next first installation be checked again, in {CCM_FILE}, too"),
-                [annotate],
-            ));
+            let title = format!("Let the next first installation be checked again, in {CCM_FILE}, too");
+            steps.push(step(title, [annotate]));
         }
         steps
     }
 }
 
 /// A path as an argument, which is no flag.
-pub fn argument(path: &str) -> String {
+pub(crate) fn argument(path: &str) -> String {
     if path.starts_with('-') { quoted(&format!("./{path}")) } else { quoted(path) }
 }
 

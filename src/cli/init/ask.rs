@@ -94,15 +94,10 @@ pub(in crate::cli) fn asked_credentials(given: Option<&PathBuf>, needed: &Creden
     if let Some(path) = given {
         return credentials(path, needed);
     }
-    let question = format!(
-        "the file or folder with the credentials, which holds {}{}",
-        needed.keys.join(", "),
-        if needed.optional_keys.is_empty() {
-            String::new()
-        } else {
-            format!(" and perhaps {}", needed.optional_keys.join(", "))
-        }
-    );
+    let mut question = format!("the file or folder with the credentials, which holds {}", needed.keys.join(", "));
+    if !needed.optional_keys.is_empty() {
+        question.extend([" and perhaps ", &needed.optional_keys.join(", ")]);
+    }
     loop {
         let path = value("--credentials", &question, None)?;
         match credentials(Path::new(&path), needed) {

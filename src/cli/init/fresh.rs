@@ -1,15 +1,16 @@
 //! A proposal for a cluster without a cloud-controller-manager.
 
 use anyhow::bail;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{InitArgs, Proposal, Seen, ask, put};
 use crate::{
+    cluster::read::get,
     facts::ccm::{Controller, ONLY},
+    object::SECRET,
     proposal::{
         credentials::fits,
         proposed::{Outcome, ProposedCcm},
-        read,
         steps::Permissions,
     },
     provider::kubernetes::{ConfigFile, Credentials, Kubernetes},
@@ -134,11 +135,9 @@ async fn credentials(
     proposed: &mut ProposedCcm,
 ) -> anyhow::Result<()> {
     let (name, namespace) = (&provider.descriptor.name, provider.descriptor.home());
-    let there = if args.credentials.is_none() { read::secret(&seen.client, namespace, name).await? } else { None };
-    let has = |secret: &Value, pattern: &String| {
-        secret["data"].as_object().is_some_and(|data| data.keys().any(|key| fits(pattern, key)))
-    };
-    if there.is_some_and(|secret| needed.keys.iter().all(|pattern| has(&secret, pattern))) {
+    let there = if args.credentials.is_none() { get(&seen.client, &SECRET, namespace, name).await? } else { None };
+    let data = there.as_ref().and_then(|secret| secret["data"].as_object());
+    if data.is_some_and(|data| needed.keys.iter().all(|pattern| data.keys().any(|key| fits(pattern, key)))) {
         proposed.set("credentials", json!({"secretRef": {"name": name}}));
         proposed.note(Outcome::Kept, format!("Secret {namespace}/{name}"), "spec.credentials.secretRef");
         return Ok(());

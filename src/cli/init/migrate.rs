@@ -15,9 +15,6 @@ use crate::{
     provider::kubernetes::Kubernetes,
 };
 
-/// The names that are tried.
-const NAMES: [&str; 2] = [ONLY, "main"];
-
 pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Proposal> {
     let (provider, sign, migrated) = chosen(args, seen)?;
     let Some(main) = migrated.first() else { bail!("there is nothing to migrate") };
@@ -39,7 +36,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
         keep::proposal(main, provider, &input)
     };
     let mut proposed = kept(&descriptor.name);
-    for name in NAMES {
+    for name in [ONLY, "main"] {
         let one = kept(name);
         if !seen.is_taken(provider, &one).await? {
             proposed = one;
@@ -67,14 +64,9 @@ fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Kubernetes
         );
     };
     let all: Vec<_> = seen.existing.iter().map(Existing::key).collect();
-    let of_provider: Vec<_> = match &args.provider {
-        None => seen.existing.iter().collect(),
-        Some(name) => {
-            let is_it =
-                |one: &&Existing| of_existing(&seen.catalog, one).is_none_or(|known| known.descriptor.name == *name);
-            seen.existing.iter().filter(is_it).collect()
-        }
-    };
+    let is_asked = |known: &Kubernetes| args.provider.as_ref().is_none_or(|name| known.descriptor.name == *name);
+    let is_it = |one: &&Existing| of_existing(&seen.catalog, one).is_none_or(is_asked);
+    let of_provider: Vec<_> = seen.existing.iter().filter(is_it).collect();
     let (provider, sign) = match of_provider.iter().find_map(|one| Some((one, of_existing(&seen.catalog, one)?))) {
         Some((one, provider)) => {
             let because = format!("{} runs {}", one.key(), one.image);

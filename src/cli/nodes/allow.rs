@@ -7,13 +7,12 @@ use clap::Args;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::AnyCluster;
 use crate::{
     api::{
         CLOUD_CONTROLLER_MANAGER,
         spec::{Lifecycle, NodeLabels, Spec},
     },
-    cli::flags::print,
+    cli::flags::{AnyCluster, print},
     cluster::{
         read::{self, Error},
         request::{self, NO_DEADLINE, api},
@@ -22,7 +21,7 @@ use crate::{
         guard::{self, Entry},
         node::{ALLOW_CONTROL_PLANE, KEEP, Node},
     },
-    object::NODE,
+    object::{NODE, condition},
     provider::{catalog::Catalog, owns},
     status::ccm::STALLED,
     text::{mask, output::printable},
@@ -31,7 +30,6 @@ use crate::{
 /// How often another writer may be faster.
 const TRIES: usize = 5;
 
-/// Flags of `nodes allow-delete`.
 #[derive(Args, Debug)]
 pub struct AllowDeleteArgs {
     /// The node.
@@ -41,7 +39,6 @@ pub struct AllowDeleteArgs {
     #[arg(long, value_name = "NAME")]
     pub ccm: Option<String>,
 
-    /// The cluster.
     #[command(flatten)]
     pub cluster: AnyCluster,
 }
@@ -135,9 +132,8 @@ fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &
 
 /// Why the operator does nothing for the object at the moment.
 fn stalled(live: &Value) -> Option<&str> {
-    let conditions = live["status"]["conditions"].as_array()?;
-    let stalled = conditions.iter().find(|one| one["type"] == STALLED && one["status"] == "True")?;
-    stalled["message"].as_str()
+    let stalled = condition(live, STALLED);
+    stalled["message"].as_str().filter(|_| stalled["status"] == "True")
 }
 
 /// What happens next.

@@ -15,9 +15,9 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{AnyCluster, Report, screen};
+use super::{Report, screen};
 use crate::{
-    cli::flags::{duration, print},
+    cli::flags::{AnyCluster, duration, print},
     cluster::{
         read as objects,
         request::{self, NO_DEADLINE, api},
@@ -42,13 +42,11 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How many times the node is read until the logs are read once.
 const READS_PER_LOG: u32 = 3;
 
-/// Flags of `nodes retry`.
 #[derive(Args, Debug)]
 pub struct RetryArgs {
     /// The node.
     pub name: String,
 
-    /// The cluster.
     #[command(flatten)]
     pub cluster: AnyCluster,
 

@@ -24,8 +24,7 @@ use super::PolicyArgs;
 use crate::{
     api::placement::ApiServer,
     cli::{
-        flags::{OutputFormat, api_server, duration, one_reads_stdin, print, runtime, say},
-        nodes::AnyCluster,
+        flags::{AnyCluster, OutputFormat, api_server, duration, one_reads_stdin, print, runtime, say},
         preflight,
     },
     cluster::{

@@ -14,7 +14,6 @@ use crate::{
     provider::{Phase, catalog::Catalog},
 };
 
-/// What the command does, for the long help.
 const HELP: &str = "\
 Example:
   ccm-operator render ccm --config ccm.yaml --kubernetes-version 1.35 --distribution k3s \\
@@ -23,7 +22,6 @@ Example:
 
 A distribution in the manifest takes precedence over --distribution.";
 
-/// Flags of `render ccm`.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct CcmArgs {
@@ -35,22 +33,18 @@ pub struct CcmArgs {
     #[arg(long, value_name = "VERSION")]
     pub kubernetes_version: Minor,
 
-    /// The cluster.
     #[command(flatten)]
     pub cluster: KubernetesFlags,
 
-    /// The providers that do not come with this program.
     #[command(flatten)]
     pub providers: ProviderFlags,
 
-    /// Where the objects are written.
     #[command(flatten)]
     pub destination: Destination,
 }
 
-/// Writes the objects.
 pub(super) fn run(args: &CcmArgs) -> anyhow::Result<()> {
-    let catalog = args.providers.catalog()?;
+    let catalog = args.providers.catalog(false)?;
     let KubernetesFlags { distribution, control_plane_nodes } = args.cluster;
     let cluster = Cluster { minor: args.kubernetes_version, distribution, control_plane_nodes };
     let ccm = read::ccm(&args.config, cluster)?;

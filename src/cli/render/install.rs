@@ -27,14 +27,12 @@ use crate::{
     text::yaml,
 };
 
-/// What the command does, for the long help.
 const HELP: &str = "\
 Example:
   ccm-operator render install --providers hcloud --distribution k3s \\
       --image registry.example.com/ccm-operator:0.1.0 | kubectl apply --server-side -f -
       installs the operator, with the permissions that it needs for Hetzner Cloud";
 
-/// Flags of `render install`.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct InstallArgs {
@@ -47,7 +45,6 @@ pub struct InstallArgs {
     #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     pub image: Option<String>,
 
-    /// The cluster.
     #[command(flatten)]
     pub cluster: KubernetesFlags,
 
@@ -83,11 +80,9 @@ pub struct InstallArgs {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub metrics_certificate_secret: Option<String>,
 
-    /// What `CloudControllerManager`s may ask for.
     #[command(flatten)]
     pub limits: LimitFlags,
 
-    /// The providers that do not come with this program.
     #[command(flatten)]
     pub external: ProviderFlags,
 
@@ -96,12 +91,10 @@ pub struct InstallArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = provider_name, help_heading = EXTERNAL_PROVIDERS)]
     pub remove_provider: Vec<String>,
 
-    /// Where the manifests are written.
     #[command(flatten)]
     pub destination: Destination,
 }
 
-/// Writes the manifests.
 pub(super) fn run(args: &InstallArgs) -> anyhow::Result<()> {
     let externals = args.external.externals(false)?;
     let files = files(args, &externals)?;

@@ -15,14 +15,12 @@ use crate::{
 /// The only file of the install payload that is not applied to the cluster.
 const IMAGE_REFERENCES: &str = "image-references";
 
-/// What the command does, for the long help.
 const HELP: &str = "\
 Example:
   ccm-operator render payload --dest-dir install --images-file images.yaml \\
       --image registry.example.com/ccm-operator:0.1.0 --release-version 4.22.0
       writes the manifests to install/manifests, for `oc apply --server-side -f install/manifests`";
 
-/// Flags of `render payload`.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct PayloadArgs {
@@ -42,12 +40,10 @@ pub struct PayloadArgs {
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
-    /// Where the manifests are written.
     #[command(flatten)]
     pub destination: Destination,
 }
 
-/// Writes the manifests.
 pub(super) fn run(args: &PayloadArgs) -> anyhow::Result<()> {
     let images = args.images_file.as_ref().map(|path| read::images(path)).transpose()?.map(|(json, _)| json);
     let installation = Installation {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     object::Object,
-    plan::substitute::{containers_mut, push},
+    plan::substitute::mount,
     provider::{
         self,
         package::{Package, digest},
@@ -51,25 +51,18 @@ impl External {
         Ok(config_maps)
     }
 
-    /// Mounts them in the operator's Deployment, and names them in its arguments.
+    /// Mounts them in the operator's Deployment.
     pub(super) fn mount(&self, deployment: &mut Object) {
-        for container in containers_mut(deployment, &["containers"]) {
-            for argument in self.arguments() {
-                push(container, "args", argument.into());
-            }
-        }
-        if self.packages.is_empty() {
-            return;
-        }
-        for container in containers_mut(deployment, &["containers"]) {
-            push(container, "volumeMounts", json!({"name": PROVIDERS, "mountPath": PROVIDERS_PATH, "readOnly": true}));
-        }
-        if let Some(pod) = deployment.pod_spec_pointer().and_then(|pod| deployment.value_mut().pointer_mut(pod)) {
-            push(pod, "volumes", json!({"name": PROVIDERS, "projected": {"sources": self.sources()}}));
+        let of_package = |package: &Package| json!({"configMap": {"name": format!("provider-{}", package.name())}});
+        let policy = self.policy.as_ref().map(|_| json!({"configMap": {"name": POLICY}}));
+        let sources: Vec<_> = self.packages.iter().map(of_package).chain(policy).collect();
+        if !self.packages.is_empty() {
+            mount(deployment, PROVIDERS_PATH, json!({"name": PROVIDERS, "projected": {"sources": sources}}));
         }
     }
 
-    fn arguments(&self) -> Vec<String> {
+    /// The arguments of the operator that name them.
+    pub(super) fn arguments(&self) -> Vec<String> {
         let of_package =
             |package: &Package| format!("--provider={PROVIDERS_PATH}/{}.tar@{}", package.name(), package.digest());
         let mut arguments: Vec<_> = self.packages.iter().map(of_package).collect();
@@ -83,11 +76,5 @@ impl External {
             }
         }
         arguments
-    }
-
-    fn sources(&self) -> Vec<Value> {
-        let of_package = |package: &Package| json!({"configMap": {"name": format!("provider-{}", package.name())}});
-        let policy = self.policy.as_ref().map(|_| json!({"configMap": {"name": POLICY}}));
-        self.packages.iter().map(of_package).chain(policy).collect()
     }
 }

@@ -259,7 +259,7 @@ fn the_operator_may_let_nodes_be_deleted_only_if_that_is_asked_for() {
         let role = find(&objects, "ClusterRole", NAME, "").unwrap();
         let deployment = find(&objects, "Deployment", NAME, NAME).unwrap();
         let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
-        (permissions(&role["rules"]), args.contains(NODE_DELETION_FLAG))
+        (permissions(&role["rules"]), args.contains("--node-deletion"))
     };
     let (without, has_flag) = permissions_with(false);
     assert!(without.iter().all(|permission| !permission.contains("nodes:delete")), "{without:?}");

@@ -12,7 +12,7 @@ use super::names;
 use crate::{
     api::spec::Lifecycle,
     facts::ccm::{Ccm, Deletable},
-    object::Object,
+    object::{Object, items},
     plan::Error,
     provider::{
         embedded,
@@ -126,8 +126,7 @@ pub fn listed(planned: &Object, live: &Value) -> Option<BTreeSet<String>> {
 
 /// The names that a live role grants.
 pub fn granted(live: &Value) -> BTreeSet<String> {
-    let rules = live["rules"].as_array().into_iter().flatten();
-    let names = rules.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+    let names = items(&live["rules"]).flat_map(|rule| items(&rule["resourceNames"]));
     names.filter_map(Value::as_str).map(ToOwned::to_owned).collect()
 }
 

@@ -5,7 +5,10 @@
 
 use serde_json::json;
 
-use super::{check::asked, pod_mut};
+use super::{
+    check::{Unfit, asked, unfit},
+    pod_mut,
+};
 use crate::{
     facts::ccm::Ccm,
     object::{Object, container_name},
@@ -61,7 +64,7 @@ fn has_own_repository(image: &Image, ccm: &Ccm) -> bool {
     ccm.spec.image.repository.as_ref().is_none_or(|given| *given == image.repository)
 }
 
-/// The digest that a `CloudControllerManager` names for a container's image. [`check`] sees to it that `digest` is of a single image.
+/// The digest that a `CloudControllerManager` names for a container's image. [`of_one`] sees to it that `digest` is of a single image.
 fn given_digest<'a>(container: &str, ccm: &'a Ccm) -> Option<&'a str> {
     let image = &ccm.spec.image;
     image.digests.get(container).or(image.digest.as_ref()).map(String::as_str)
@@ -83,62 +86,46 @@ pub(super) fn set(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) -> Re
     Ok(())
 }
 
-/// What cannot be done about the images that are asked for.
-pub(super) fn check(provider: &Kubernetes, ccm: &Ccm) -> Result<(), Error> {
-    of_one(&provider.descriptor, ccm)?;
-    containers(&provider.descriptor, ccm)?;
-    pinned(provider, ccm)
-}
-
 /// A repository and a single digest are of one image.
-fn of_one(descriptor: &Descriptor, ccm: &Ccm) -> Result<(), Error> {
-    let image = &ccm.spec.image;
-    if descriptor.images.len() < 2 {
-        return Ok(());
+pub(super) fn of_one(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+    let (image, images) = (&ccm.spec.image, &descriptor.images);
+    if images.len() < 2 {
+        return None;
     }
-    let all: Vec<_> = descriptor.images.values().map(|image| image.repository.as_str()).collect();
-    let (name, all) = (&descriptor.name, all.join(", "));
+    let all: Vec<_> = images.values().map(|image| image.repository.as_str()).collect();
+    let several = format!("provider {} has several images, {}", descriptor.name, all.join(", "));
     if image.repository.is_some() {
-        let problem = format!("provider {name} has several images, {all}: give registryMirror");
-        return Err(asked(ccm, "image.repository", problem));
+        return unfit("image.repository", format!("{several}: give registryMirror"));
     }
-    if image.digest.is_some() {
-        let containers: Vec<_> = descriptor.images.keys().map(|container| format!("{container}: sha256:…")).collect();
-        let problem = format!(
-            "provider {name} has several images, {all}: give image.digests, by container: {{{}}}",
-            containers.join(", ")
-        );
-        return Err(asked(ccm, "image.digest", problem));
-    }
-    Ok(())
+    image.digest.as_ref()?;
+    let containers: Vec<_> = images.keys().map(|container| format!("{container}: sha256:…")).collect();
+    unfit("image.digest", format!("{several}: give image.digests, by container: {{{}}}", containers.join(", ")))
 }
 
 /// Each digest is of a container that there is.
-fn containers(descriptor: &Descriptor, ccm: &Ccm) -> Result<(), Error> {
+pub(super) fn containers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let known = || descriptor.images.keys().map(String::as_str);
-    let Some(unknown) = ccm.spec.image.digests.keys().find(|name| !descriptor.images.contains_key(*name)) else {
-        return Ok(());
-    };
+    let unknown = ccm.spec.image.digests.keys().find(|name| !descriptor.images.contains_key(*name))?;
     let (hint, all) = (did_you_mean(unknown, known()), known().collect::<Vec<_>>().join(", "));
     let problem = format!("provider {} has no container {unknown:?}{hint}; it has {all}", descriptor.name);
-    Err(asked(ccm, "image.digests", problem))
+    unfit("image.digests", problem)
 }
 
 /// Where a provider names its images by digest, somebody has reviewed these. Another one of the same repository needs the digest of
 /// whoever asks for it. So does one of an external provider, whatever it names: a policy allows it tags, and each only by its text.
-fn pinned(provider: &Kubernetes, ccm: &Ccm) -> Result<(), Error> {
-    let Some(tag) = &ccm.spec.image.version else { return Ok(()) };
+pub(super) fn pinned(provider: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+    let tag = ccm.spec.image.version.as_ref()?;
     let descriptor = &provider.descriptor;
     let is_open = |(container, image): &(&String, &Image)| {
         let is_pinned = provider.origin.is_some() || image.versions.has_digests();
         let is_reviewed = image.versions.knows(tag) || given_digest(container, ccm).is_some();
         is_pinned && has_own_repository(image, ccm) && !is_reviewed
     };
-    let Some((container, image)) = descriptor.images.iter().find(is_open) else { return Ok(()) };
+    let (container, image) = descriptor.images.iter().find(is_open)?;
     let has_digests = image.versions.has_digests();
     let why =
         if has_digests { "names its images by digest, and has none for" } else { "is external, and has no digest for" };
     let problem =
         format!("provider {} {why} {}:{tag}: give it in image.digests.{container}", descriptor.name, image.repository);
-    Err(asked(ccm, "image.version", problem))
+    unfit("image.version", problem)
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::pod_mut;
 use crate::{
-    api::placement::{TaintEffect, Toleration, TolerationOperator},
+    api::placement::Toleration,
     facts::ccm::Ccm,
     object::{self, Object},
     plan::Error,
@@ -65,25 +65,11 @@ fn only_architecture<'a>(images: impl Iterator<Item = &'a Image>) -> Option<Stri
     common.next().filter(|_| common.next().is_none()).map(str::to_owned)
 }
 
+/// With the fields that say something.
 fn toleration(given: &Toleration) -> Value {
-    let operator = match given.operator {
-        TolerationOperator::Exists => "Exists",
-        TolerationOperator::Equal => "Equal",
-    };
-    let mut toleration = json!({ "operator": operator });
-    if !given.key.is_empty() {
-        toleration["key"] = given.key.as_str().into();
-    }
-    if !given.value.is_empty() {
-        toleration["value"] = given.value.as_str().into();
-    }
-    if let Some(effect) = given.effect {
-        let effect = match effect {
-            TaintEffect::NoSchedule => "NoSchedule",
-            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
-            TaintEffect::NoExecute => "NoExecute",
-        };
-        toleration["effect"] = effect.into();
+    let mut toleration = json!(given);
+    if let Some(fields) = toleration.as_object_mut() {
+        fields.retain(|_, value| !value.is_null() && value != "");
     }
     toleration
 }

@@ -58,7 +58,7 @@ pub type Checks = BTreeMap<String, Vec<ConfigFile>>;
 /// The objects that a `CloudControllerManager` names and its provider reads.
 pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
     let spec = &ccm.spec;
-    let secret = |name: &str| Reference { kind: &SECRET, namespace: spec.namespace.clone(), name: name.to_owned() };
+    let secret = |name: &str| Reference::secret(&spec.namespace, name);
     let config_map = |name: &str| Reference::config_map(&spec.namespace, name);
     let config = descriptor.cloud_config.as_ref().zip(spec.cloud_config.as_ref()).and_then(|(file, config)| {
         let (reference, key) = match (&config.config_map_ref, &config.secret_ref) {
@@ -156,11 +156,15 @@ impl Source {
 
     /// The keys that fit a pattern, with their contents.
     fn like<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = (&'a String, &'a Content)> {
-        let fits = move |key: &str| match pattern.split_once('*') {
-            Some((start, end)) => key.len() > start.len() + end.len() && key.starts_with(start) && key.ends_with(end),
-            None => key == pattern,
-        };
-        self.keys.iter().filter(move |(key, _)| fits(key))
+        self.keys.iter().filter(move |(key, _)| fits(pattern, key))
+    }
+}
+
+/// Whether a key is one of those that a pattern of a descriptor stands for.
+pub fn fits(pattern: &str, key: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((start, end)) => key.len() > start.len() + end.len() && key.starts_with(start) && key.ends_with(end),
+        None => key == pattern,
     }
 }
 

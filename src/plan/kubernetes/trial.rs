@@ -84,7 +84,7 @@ impl Trial<'_> {
         // That nothing runs is what no CloudControllerManager may ask for; every provider has this controller.
         let mut checked = ccm.clone();
         checked.spec.controllers.cloud_node_lifecycle = Lifecycle::Rehearsal;
-        check::check(provider, &checked)?;
+        check(provider, &checked)?;
         let mut objects = planned(provider, &ccm.clone().facts(), ccm)?;
         for object in &mut objects {
             object.set_label(LABEL, self.name);
