@@ -174,7 +174,7 @@ pub enum Command {
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
-    logs::init(cli.log_format, cli.v, has_color(cli.color, &io::stderr()));
+    logs::init(env!("CARGO_CRATE_NAME"), cli.log_format, cli.v, has_color(cli.color, &io::stderr()));
     if let Err(error) = dumps::disable() {
         warn!("failed to disable core dumps, in which Secrets would stand: {error}");
     }

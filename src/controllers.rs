@@ -33,28 +33,25 @@ use view::View;
 
 mod applier;
 mod apply_plan;
+mod background;
 mod backoff;
 mod ccms;
-mod cloud_conf;
 mod config_sync;
 mod diagnoser;
-mod dry_run;
 mod engine;
 mod events;
 mod executor;
 mod failures;
 pub mod metrics;
-mod node_counts;
 mod observer;
 mod openshift;
 mod progress;
-mod rollouts;
+mod status_writer;
 mod sync;
 mod target;
 mod trusted_ca;
 pub mod view;
 
-/// The longest time between two passes.
 const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 
 /// The shortest time between two passes that only the clock triggers.
@@ -68,7 +65,6 @@ pub const LAST_PASS: Duration = Duration::from_secs(10);
 /// released after it, all has to fit into the 30 s that Kubernetes gives a pod to end.
 pub const WITHDRAWAL: Duration = Duration::from_secs(10);
 
-/// The result of a controller's pass.
 #[derive(Debug, Default)]
 struct Pass {
     /// What keeps the controller from its work, for people.
@@ -96,7 +92,6 @@ pub struct Controllers {
     images_json: Option<PathBuf>,
     /// By the controllers that they are for.
     leaderships: Vec<(&'static str, watch::Receiver<Leadership>)>,
-    /// How many of them lead.
     leading: usize,
     rewound: Arc<Notify>,
     shutdown: watch::Receiver<bool>,
@@ -166,8 +161,8 @@ impl Controllers {
                     () = self.view.target.observer.changed() => Some(false),
                     () = files.next() => Some(true),
                     Some(_) = leaderships.next() => Some(false),
-                    () = self.view.target.diagnoser.answered() => Some(false),
-                    Some(()) = OptionFuture::from(self.ccms.as_mut().map(Ccms::answered)) => Some(false),
+                    () = self.view.target.diagnoser.diagnoses.answered() => Some(false),
+                    Some(()) = OptionFuture::from(self.ccms.as_mut().map(|ccms| ccms.snapshots.answered())) => Some(false),
                     () = self.rewound.notified() => {
                         self.view.target.observer.watches.restart();
                         Some(false)
@@ -202,31 +197,35 @@ impl Controllers {
         images || system_bundle || providers
     }
 
-    /// Updates the metrics after a pass.
     fn measure(&self, passes: &[Pass], started: Instant) {
         let metrics = &self.view.target.metrics;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         for controller in passes.iter().filter_map(|pass| pass.succeeded) {
-            metrics.succeeded(controller, now);
+            metrics.success.of([controller]).set(now);
         }
         for (controllers, leadership) in &self.leaderships {
-            metrics.leads(controllers, leadership.borrow().leads());
+            metrics.leading.of([controllers]).set(leadership.borrow().leads().into());
         }
-        metrics.holds_back(passes.iter().map(|pass| pass.held_back).sum());
+        metrics.held_back.set(passes.iter().map(|pass| pass.held_back as u64).sum());
         for (index, state) in ROLLOUTS.into_iter().enumerate() {
-            metrics.workloads_are(state, passes.iter().map(|pass| pass.workloads[index]).sum());
+            metrics.workloads.of([state]).set(passes.iter().map(|pass| pass.workloads[index] as u64).sum());
         }
-        metrics.conditions_are(self.view.last_status().states());
+        for (condition, current) in self.view.last_status.states() {
+            for status in STATUSES {
+                metrics.conditions.of([condition, status]).set((status == current).into());
+            }
+        }
         if let Some(seen) = self.view.target.observer.watches.seen(&Id::Ccms) {
-            for (condition, status) in
-                CONDITIONS.iter().flat_map(|one| STATUSES.iter().map(move |status| (one, status)))
-            {
-                let number = seen.objects().filter(|live| ccm::has(live, condition, status)).count();
-                metrics.ccms_are(condition, status, number);
+            for condition in CONDITIONS {
+                for status in STATUSES {
+                    let number = seen.objects().filter(|live| ccm::has(live, condition, status)).count();
+                    metrics.ccms.of([condition, status]).set(number as u64);
+                }
             }
         }
         self.view.target.measure();
-        metrics.passed(started.elapsed());
+        metrics.passes.inc();
+        metrics.pass_duration.observe(started.elapsed().as_secs_f64());
     }
 
     /// A pass of each controller. Returns when the next one is due, even without a change.
@@ -256,11 +255,9 @@ impl Controllers {
                 }
             }
             ClusterType::Kubernetes => {
-                if let Some(openshift) = self.openshift.take() {
+                if let Some(OpenShift { authority, executor, .. }) = self.openshift.take() {
                     info!("this cluster is not OpenShift: acting on CloudControllerManagers");
-                    let (authority, executor) = openshift.into_parts();
-                    let own_namespace = self.view.settings.own_namespace.clone();
-                    self.ccms = Some(Ccms::new(authority, executor, own_namespace));
+                    self.ccms = Some(Ccms::new(authority, executor));
                     // Those of the command line: the cluster has none.
                     self.view.serve_tls();
                 }

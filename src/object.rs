@@ -56,6 +56,14 @@ pub struct Key {
     pub name: String,
 }
 
+impl Key {
+    /// The key of an object of a kind; the namespace of a cluster-scoped one is empty.
+    pub fn new(kind: &Kind, namespace: &str, name: &str) -> Self {
+        let [group, kind, namespace, name] = [kind.group, kind.kind, namespace, name].map(str::to_owned);
+        Self { group, kind, namespace, name }
+    }
+}
+
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
@@ -125,12 +133,7 @@ impl Object {
 
     /// Its identity.
     pub fn key(&self) -> Key {
-        Key {
-            group: self.kind.group.to_owned(),
-            kind: self.kind.kind.to_owned(),
-            namespace: self.namespace().to_owned(),
-            name: self.name().to_owned(),
-        }
+        Key::new(self.kind, self.namespace(), self.name())
     }
 
     /// The whole manifest.
@@ -170,11 +173,6 @@ impl Object {
 /// The containers of a pod specification, init containers too.
 pub fn containers(pod_spec: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers"].into_iter().flat_map(|list| items(&pod_spec[list]))
-}
-
-/// The items of a list, none of anything else.
-pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 /// A container's name, empty when it has none.

@@ -8,7 +8,6 @@ mod identity;
 pub mod leadership;
 pub mod lease;
 pub mod logs;
-pub mod metrics;
 pub mod peer;
 pub mod review;
 pub mod serving;

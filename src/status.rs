@@ -1,9 +1,9 @@
 //! The state of a cluster: rollouts, the ClusterOperator, and the screen of the command `status` (pure, except for `write`).
 
-pub mod ccm;
+pub(crate) mod ccm;
 pub mod cluster_operator;
 pub mod outcome;
-pub mod rollout;
-pub mod screen;
-pub mod trial;
-pub mod write;
+pub(crate) mod rollout;
+pub(crate) mod screen;
+pub(crate) mod trial;
+pub(crate) mod write;

@@ -67,7 +67,6 @@ pub struct Change {
     pub why: Option<String>,
 }
 
-/// The most fields of one change that are reported.
 const REPORTED_FIELDS: usize = 10;
 
 impl Change {
@@ -132,7 +131,6 @@ impl fmt::Display for Change {
     }
 }
 
-/// The metadata that the API server sets.
 const SERVER_FIELDS: [&str; 7] = [
     "managedFields",
     "resourceVersion",
@@ -168,70 +166,53 @@ pub fn essence(object: &Value) -> Value {
 /// The paths of the fields that differ between two states of an object.
 pub fn fields(before: &Value, after: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    compare("", &essence(before), &essence(after), &mut found);
+    compare("", &essence(before), &essence(after), false, &mut found);
     found
-}
-
-fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
-    match (before, after) {
-        (Value::Object(first), Value::Object(second)) => {
-            for name in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
-                let path = join(path, name);
-                match (first.get(name), second.get(name)) {
-                    (Some(before), Some(after)) => compare(&path, before, after, found),
-                    _ => found.push(path),
-                }
-            }
-        }
-        (Value::Array(first), Value::Array(second)) => {
-            if let Some((key, first, second)) = keyed(first, second) {
-                for name in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
-                    let path = format!("{path}[{key}={name}]");
-                    match (first.get(name), second.get(name)) {
-                        (Some(before), Some(after)) => compare(&path, before, after, found),
-                        _ => found.push(path),
-                    }
-                }
-                // Only the order differs.
-                if before != after && !found.iter().any(|other| other.starts_with(&format!("{path}["))) {
-                    found.push(path.to_owned());
-                }
-            } else if first.len() == second.len() {
-                for (index, (before, after)) in first.iter().zip(second).enumerate() {
-                    compare(&format!("{path}[{index}]"), before, after, found);
-                }
-            } else {
-                found.push(path.to_owned());
-            }
-        }
-        (before, after) if before != after => found.push(path.to_owned()),
-        _ => {}
-    }
 }
 
 /// The paths of the planned fields that a live object has otherwise. Absent and empty values are the same.
 pub fn unmet(planned: &Value, live: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    require("", planned, live, &mut found);
+    compare("", planned, live, true, &mut found);
     found
 }
 
-fn require(path: &str, planned: &Value, live: &Value, found: &mut Vec<String>) {
-    match (planned, live) {
-        (planned, Value::Null) if is_empty(planned) => {}
-        (Value::Object(members), Value::Object(_)) => {
-            members.iter().for_each(|(name, value)| require(&join(path, name), value, &live[name], found));
+/// Compares two values; if the first is a plan, only what it has.
+fn compare(path: &str, first: &Value, second: &Value, is_plan: bool, found: &mut Vec<String>) {
+    let mut compare_members = |path: String, one: Option<&Value>, other: Option<&Value>| match (one, other) {
+        (Some(one), other) if is_plan => compare(&path, one, other.unwrap_or(&Value::Null), is_plan, found),
+        (Some(one), Some(other)) => compare(&path, one, other, is_plan, found),
+        _ => found.push(path),
+    };
+    match (first, second) {
+        (first, Value::Null) if is_plan && is_empty(first) => {}
+        (Value::Object(one), Value::Object(other)) => {
+            let added = other.keys().filter(|_| !is_plan);
+            for name in one.keys().chain(added).collect::<BTreeSet<_>>() {
+                compare_members(join(path, name), one.get(name), other.get(name));
+            }
         }
-        (Value::Array(first), Value::Array(second)) => match keyed(first, second) {
-            Some((key, first, second)) => first.iter().for_each(|(name, value)| {
-                let live = second.get(name).copied().unwrap_or(&Value::Null);
-                require(&format!("{path}[{key}={name}]"), value, live, found);
-            }),
-            None if first.len() == second.len() => (first.iter().zip(second).enumerate())
-                .for_each(|(index, (value, live))| require(&format!("{path}[{index}]"), value, live, found)),
-            None => found.push(path.to_owned()),
-        },
-        (planned, live) if planned != live => found.push(path.to_owned()),
+        (Value::Array(items), Value::Array(others)) => {
+            if let Some((key, one, other)) = keyed(items, others) {
+                let added = other.keys().filter(|_| !is_plan);
+                for name in one.keys().chain(added).collect::<BTreeSet<_>>() {
+                    let path = format!("{path}[{key}={name}]");
+                    compare_members(path, one.get(name).copied(), other.get(name).copied());
+                }
+                let is_known = |other: &String| other.starts_with(&format!("{path}["));
+                // Only the order differs.
+                if !is_plan && first != second && !found.iter().any(is_known) {
+                    found.push(path.to_owned());
+                }
+            } else if items.len() == others.len() {
+                for (index, (one, other)) in items.iter().zip(others).enumerate() {
+                    compare_members(format!("{path}[{index}]"), Some(one), Some(other));
+                }
+            } else {
+                found.push(path.to_owned());
+            }
+        }
+        (first, second) if first != second => found.push(path.to_owned()),
         _ => {}
     }
 }

@@ -13,7 +13,6 @@ use crate::{
     text::yaml,
 };
 
-/// The number of unchanged lines around a changed one.
 const CONTEXT_LINES: usize = 3;
 
 /// A change that would be made, with both states of the object. Programs get the change only.
@@ -29,10 +28,11 @@ pub struct Diff {
 
 impl Diff {
     /// A change between two states of an object; `None` where it does not exist, or is left as it is.
-    pub fn new(change: Change, before: Option<&Value>, after: Option<&Value>) -> Result<Self, yaml::Error> {
+    pub fn new(change: Change, before: Option<&Value>, after: Option<&Value>) -> Self {
         let (before, after) = secrets::masked(before.map(essence), after.map(essence));
-        let text = |value: Option<Value>| value.map_or(Ok(String::new()), |value| yaml::to_string(&value));
-        Ok(Self { change, texts: (text(before)?, text(after)?) })
+        // It was parsed from JSON, so this cannot fail.
+        let text = |value: Option<Value>| value.and_then(|value| yaml::to_string(&value).ok()).unwrap_or_default();
+        Self { change, texts: (text(before), text(after)) }
     }
 
     /// In one line, for logs.

@@ -25,7 +25,6 @@ use crate::{
     },
     error::chain,
     object::{Key, Object, PART_OF_LABEL, reference::CONFIG_MAP},
-    text::yaml,
 };
 
 /// The number of concurrent requests; over HTTP/1.1 each needs its own connection.
@@ -40,9 +39,6 @@ pub enum Error {
     /// The API server did not answer a dry run.
     #[error(transparent)]
     Ask(#[from] write::Error),
-    /// An object cannot be written as YAML.
-    #[error(transparent)]
-    Yaml(#[from] yaml::Error),
 }
 
 impl Error {
@@ -51,7 +47,6 @@ impl Error {
         match self {
             Self::Read(error) => error.retry_after(),
             Self::Ask(error) => error.source.retry_after(),
-            Self::Yaml(_) => Duration::ZERO,
         }
     }
 }
@@ -70,7 +65,7 @@ pub async fn changes(
     });
     let mut changes: Vec<_> = asked.buffered(CONCURRENCY).try_collect().await?;
     for (live, decision) in left_over(client, own_namespace, planned).await? {
-        changes.extend(removal(&live, decision)?);
+        changes.extend(removal(&live, decision));
     }
     Ok(changes)
 }
@@ -92,18 +87,18 @@ pub async fn change(client: &Client, steps: Steps<'_>) -> Result<Diff, Error> {
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(Diff::new(change, before.as_ref(), after.as_ref())?)
+    Ok(Diff::new(change, before.as_ref(), after.as_ref()))
 }
 
 /// The change of an object of ours that is no longer planned; `None` if it is already being deleted.
-pub fn removal(live: &Value, decision: PruneDecision) -> Result<Option<Diff>, yaml::Error> {
+pub fn removal(live: &Value, decision: PruneDecision) -> Option<Diff> {
     let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let group = text("/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
     let key = Key { group, kind: text("/kind"), namespace: text("/metadata/namespace"), name: text("/metadata/name") };
     match decision {
-        PruneDecision::Keep(why) => Diff::new(Change::plain(key, Action::Keep).because(why), None, None).map(Some),
-        PruneDecision::Prune => Diff::new(Change::plain(key, Action::Prune), Some(live), None).map(Some),
-        PruneDecision::Terminating => Ok(None),
+        PruneDecision::Keep(why) => Some(Diff::new(Change::plain(key, Action::Keep).because(why), None, None)),
+        PruneDecision::Prune => Some(Diff::new(Change::plain(key, Action::Prune), Some(live), None)),
+        PruneDecision::Terminating => None,
     }
 }
 
@@ -183,7 +178,6 @@ async fn ask(client: &Client, mut steps: Steps<'_>, is_strict: bool) -> Result<E
 /// Performs steps by dry runs and remembers the results of writes for the steps after them.
 struct Asker<F> {
     requests: Requests<F>,
-    /// The object after the migration.
     migrated: Option<Value>,
     /// The temporary object, which the API server would accept.
     accepted: Option<Value>,

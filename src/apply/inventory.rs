@@ -81,7 +81,7 @@ impl FromIterator<Location> for Inventory {
 impl Inventory {
     /// The locations of these objects.
     pub fn of(objects: &[Object]) -> Self {
-        Self { locations: objects.iter().map(Location::of).collect(), unknown: BTreeSet::new() }
+        objects.iter().map(Location::of).collect()
     }
 
     /// The locations of objects that a status lists, each as its API group, plural and namespace.
@@ -90,7 +90,7 @@ impl Inventory {
             let kind = KINDS.iter().find(|kind| (kind.group, kind.plural) == (group, plural))?;
             (kind.namespaced != namespace.is_empty()).then(|| Location { kind, namespace: namespace.to_owned() })
         };
-        Self { locations: references.filter_map(location).collect(), unknown: BTreeSet::new() }
+        references.filter_map(location).collect()
     }
 
     /// Reads a live ConfigMap.

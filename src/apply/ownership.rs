@@ -213,7 +213,6 @@ fn path_matches(path: &str, item: &Value) -> bool {
     path.strip_prefix("v:").and_then(parse).is_some_and(|value| value == *item)
 }
 
-/// Adds a field set to another.
 fn merge(into: &mut Map<String, Value>, from: &Value) {
     for (path, children) in from.as_object().into_iter().flatten() {
         match into.get_mut(path).and_then(Value::as_object_mut) {

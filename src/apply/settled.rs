@@ -4,9 +4,9 @@
 /// administrator wants. Only an executor that has worked through all of them gives one, so that nothing else can be reported as done:
 ///
 /// ```compile_fail,E0423
-/// use ccm_operator::{apply::settled::Settled, status::outcome::Acted};
+/// use ccm_operator::{apply::settled::Settled, status::outcome::Outcome};
 ///
-/// let never_applied = Acted::Applied(Settled(()));
+/// let never_applied = Outcome::Applied(Settled(()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled(());

@@ -109,7 +109,6 @@ enum Stage {
     Start,
     /// Does an object without our label exist, and may it be taken over?
     Read,
-    /// The first apply.
     Apply,
     /// An unseen object was refused: because of other managers' fields?
     ReadForMigration(Refusal),
@@ -117,7 +116,6 @@ enum Stage {
     Migrate,
     /// Another manager has changed the object before the migration.
     Reread,
-    /// The apply after a migration.
     ApplyMigrated,
     ReadForRecreate,
     ReadTemporary(Value),
@@ -270,7 +268,6 @@ impl<'a> Steps<'a> {
         None
     }
 
-    /// The next step for a live object.
     fn adopt(&mut self, live: &Value) -> Next {
         if let Some(end) = self.left_alone(live) {
             return Next::Break(end);
@@ -321,7 +318,6 @@ pub(super) fn is_binding(object: &Object) -> bool {
     matches!(object.kind().kind, "ClusterRoleBinding" | "RoleBinding")
 }
 
-/// The temporary object of an object.
 pub(super) fn temporary(object: &Object) -> Value {
     let mut temporary = object.value().clone();
     temporary["metadata"]["name"] = format!("{}{TEMPORARY}", object.name()).into();

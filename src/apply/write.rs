@@ -191,26 +191,18 @@ pub async fn write_inventory(
         guarded["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let written = match (requests.apply(&guarded, false).await, live) {
-        (Err(cause), Some(live)) if cause.is_immutable(&CONFIG_MAP) => recreate(&requests, config_map, live).await,
+        (Err(cause), Some(live)) if cause.is_immutable(&CONFIG_MAP) => match requests.delete(live).await {
+            Ok(_) => requests.apply(config_map, false).await,
+            Err(cause) => Err(cause),
+        },
         (written, _) => written,
     };
     written.map_err(|source| Error { object, action: "write the inventory", source })
 }
 
-/// Deletes an object in the state that was seen, and creates the other one.
-async fn recreate<F: Fn() -> Option<Duration>>(
-    requests: &Requests<F>,
-    object: &Value,
-    live: &Value,
-) -> Result<Value, Cause> {
-    requests.delete(live).await?;
-    requests.apply(object, false).await
-}
-
 /// The key of a live object of a kind.
 pub fn key_of(kind: &Kind, live: &Value) -> Key {
-    let text = |name: &str| live["metadata"][name].as_str().unwrap_or_default().to_owned();
-    Key { group: kind.group.to_owned(), kind: kind.kind.to_owned(), namespace: text("namespace"), name: text("name") }
+    Key::new(kind, live["metadata"]["namespace"].as_str().unwrap_or_default(), name_of(live))
 }
 
 fn name_of(object: &Value) -> &str {
@@ -226,7 +218,6 @@ pub(super) struct Requests<F> {
 }
 
 impl<F: Fn() -> Option<Duration>> Requests<F> {
-    /// Performs a step of an object's steps.
     pub(super) async fn perform(&self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
         let name = object.name();
         match step {

@@ -37,8 +37,7 @@ use crate::{
         http,
         leadership::{Authority, Deadline, Leadership, Now},
         lease::{Election, Lost, Timings},
-        metrics,
-        review::Reviewer,
+        review::{self, Reviewer},
         serving::Serving,
     },
     provider::external::{External, read::Externals},
@@ -262,8 +261,8 @@ async fn metrics_server(
     let listener = http::bind(address).await;
     let listener = listener.with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
     let suites = move || tls.borrow().cipher_suites.clone();
-    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), suites, metrics.serving_end())?);
-    let routes = metrics::routes(move || metrics.text(), Reviewer::new(client));
+    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), suites, metrics.serving.clone())?);
+    let routes = review::routes(move || metrics.text(), Reviewer::new(client));
     Ok(Some(http::serve(listener, routes, Some(serving))))
 }
 
@@ -277,7 +276,7 @@ async fn describe_when(mut asked: Signal, health: Health, metrics: Metrics) -> I
             info!("{line}");
         }
         let now = Timestamp::now().as_second();
-        for (kind, last) in metrics.watches() {
+        for (kind, last) in metrics.last_heard() {
             info!("the watches of {kind} last delivered something {} s ago", now - last);
         }
     }

@@ -14,10 +14,6 @@ use super::request::{self, Cause};
 const NO_NAMESPACE: &str = "_";
 
 /// Whether the ServiceAccount with this user name may do something, or the caller for `None`.
-///
-/// # Errors
-///
-/// The request failed, took longer than `within`, or the caller may not ask.
 pub async fn may(
     client: &Client,
     account: Option<&str>,
@@ -39,10 +35,6 @@ pub async fn may(
 }
 
 /// Whether a ServiceAccount may delete every node. Permissions on single nodes do not count: the operator grants these.
-///
-/// # Errors
-///
-/// As [`may`].
 pub async fn may_delete_any_node(client: &Client, user: &str, within: Option<Duration>) -> Result<bool, Cause> {
     let delete = ResourceAttributes {
         verb: Some("delete".to_owned()),
@@ -55,10 +47,6 @@ pub async fn may_delete_any_node(client: &Client, user: &str, within: Option<Dur
 
 /// The rules by which the caller may act in a namespace, or for an empty one on the cluster; and whether there may be more, which the
 /// API server cannot list.
-///
-/// # Errors
-///
-/// The request failed.
 pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<ResourceRule>, bool), Cause> {
     let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };

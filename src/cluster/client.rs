@@ -7,7 +7,6 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    task,
     time::{Duration, Instant},
 };
 
@@ -19,7 +18,6 @@ use axum::{
         header::{CONTENT_LENGTH, RETRY_AFTER},
     },
 };
-use futures::future::BoxFuture;
 use hyper_util::{
     client::legacy::{Client as HttpClient, connect::HttpConnector},
     rt::TokioExecutor,
@@ -29,7 +27,7 @@ use kube::{
     client::{Body, ConfigExt},
 };
 use serde_json::{Value, json};
-use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn, timeout::error::Elapsed};
+use tower::{BoxError, ServiceBuilder};
 
 use crate::{
     cluster::{kubeconfig, request},
@@ -37,7 +35,6 @@ use crate::{
     text::kubectl::Access,
 };
 
-/// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest time from a request to the headers of its answer. The API server sends those of a watch at once.
@@ -113,13 +110,9 @@ impl EnvFile {
     }
 }
 
-fn uri_of_env_file(text: &str) -> Option<Uri> {
-    api_server_of_env_file(text)?.parse().ok()
-}
-
 /// The URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as OpenShift puts
 /// it on every node; `None` when the file does not have it.
-fn api_server_of_env_file(text: &str) -> Option<String> {
+fn uri_of_env_file(text: &str) -> Option<Uri> {
     let value = |name: &str| {
         let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?.trim();
         // A file that is being written may end anywhere.
@@ -131,38 +124,8 @@ fn api_server_of_env_file(text: &str) -> Option<String> {
     };
     let host = value("KUBERNETES_SERVICE_HOST")?;
     let port: u16 = value("KUBERNETES_SERVICE_PORT")?.parse().ok()?;
-    Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
-}
-
-/// Reports each request.
-#[derive(Clone)]
-struct Observed<S> {
-    inner: S,
-    on_request: OnRequest,
-}
-
-impl<S, B, A> Service<Request<B>> for Observed<S>
-where
-    S: Service<Request<B>, Response = Response<A>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (verb, started, on_request) = (verb(&request), Instant::now(), Arc::clone(&self.on_request));
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await;
-            on_request(verb, answer.as_ref().map_or(0, |answer| answer.status().as_u16()), started.elapsed());
-            answer
-        })
-    }
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("https://{host}:{port}").parse().ok()
 }
 
 /// Kubernetes' verb of a request, as far as its method and query tell.
@@ -179,7 +142,6 @@ fn verb<B>(request: &Request<B>) -> &'static str {
     }
 }
 
-/// The longest body of a refusal, in bytes.
 const LONGEST_REFUSAL: usize = 1 << 20;
 
 /// Copies `Retry-After` of a refusal to where kube shows it: the details of the status. An overloaded server sends it only
@@ -201,15 +163,7 @@ async fn with_retry_after(answer: Response<AnswerBody>) -> Result<Response<Answe
     Ok(Response::from_parts(parts, status.to_string().into()))
 }
 
-fn describe_timeout(error: BoxError) -> BoxError {
-    if error.is::<Elapsed>() { format!("no answer within {} s", headers_timeout().as_secs()).into() } else { error }
-}
-
-fn headers_timeout() -> Duration {
-    HEADERS_TIMEOUT.max(request::timeout())
-}
-
-/// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
+/// Without a layer that retries: all retries follow the policy of the callers.
 fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnRequest>) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
@@ -221,6 +175,20 @@ fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnReques
     http.set_keepalive_retries(Some(KEEPALIVE.2));
     let https = config.rustls_https_connector_with_connector(http)?;
     let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(https);
+    let limit = HEADERS_TIMEOUT.max(request::timeout());
+    let send = move |request: Request<Body>| {
+        let (verb, started, on_request) = (verb(&request), Instant::now(), on_request.clone());
+        let answer = http_client.request(request);
+        async move {
+            let answer = tokio::time::timeout(limit, answer).await;
+            if let Some(on_request) = on_request {
+                let code = answer.as_ref().map_or(0, |answer| answer.as_ref().map_or(0, |one| one.status().as_u16()));
+                on_request(verb, code, started.elapsed());
+            }
+            let Ok(answer) = answer else { return Err(format!("no answer within {} s", limit.as_secs()).into()) };
+            with_retry_after(answer?.map(AnswerBody::new)).await
+        }
+    };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .map_request(move |request: Request<Body>| match &address {
@@ -229,15 +197,7 @@ fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnReques
         })
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .option_layer(
-            on_request.map(|on_request| layer_fn(move |inner| Observed { inner, on_request: on_request.clone() })),
-        )
-        .map_err(describe_timeout)
-        .timeout(headers_timeout())
-        .and_then(with_retry_after)
-        .map_response(|answer: Response<_>| answer.map(AnswerBody::new))
-        .map_err(BoxError::from)
-        .service(http_client);
+        .service_fn(send);
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
@@ -278,7 +238,7 @@ mod tests {
             (file("''", "'6443'"), None),
             (String::new(), None),
         ] {
-            assert_eq!(api_server_of_env_file(&text).as_deref(), expected, "{text}");
+            assert_eq!(uri_of_env_file(&text), expected.map(|uri| uri.parse().unwrap()), "{text}");
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     {
         bail!("the kubeconfig {name} has no user {user:?}");
     }
-    if let Some(server) = server(&kubeconfig, access)
+    if let Some(server) = chosen_cluster(&kubeconfig, access).and_then(|cluster| cluster.server.as_deref())
         && !server.parse::<Uri>().is_ok_and(|uri| matches!(uri.scheme_str(), Some("https" | "http")))
     {
         bail!("the kubeconfig {name} has the server {server:?}, which is no URL: write https://HOST:PORT");
@@ -116,17 +116,10 @@ fn set_token(info: &mut config::AuthInfo) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The URL of the API server that is chosen.
-fn server<'a>(kubeconfig: &'a Kubeconfig, access: &Access) -> Option<&'a str> {
-    chosen_cluster(kubeconfig, access)?.server.as_deref()
-}
-
-/// The user that is chosen.
 fn user<'a>(kubeconfig: &'a Kubeconfig, access: &'a Access) -> Option<&'a str> {
     access.user.as_deref().or_else(|| context(kubeconfig, access)?.user.as_deref()).filter(|user| !user.is_empty())
 }
 
-/// The context that is chosen.
 fn context<'a>(kubeconfig: &'a Kubeconfig, access: &Access) -> Option<&'a config::Context> {
     let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref())?;
     kubeconfig.contexts.iter().find(|context| context.name == *chosen)?.context.as_ref()

@@ -12,13 +12,16 @@ use serde_json::Value;
 
 use crate::{
     error::chain,
-    grace::PERMISSION_GRACE,
-    object::{Kind, NAMESPACE, PART_OF_LABEL},
+    object::{Kind, PART_OF_LABEL},
     text::mask,
 };
 
 /// The time after which a request counts as failed, unless [`set_timeout`] has set another.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The grace period of a request that is refused for a missing permission: an API server that has just started denies every
+/// permission that it has not read yet. Our own choice; the refusals at a real restart ended earlier.
+const PERMISSION_GRACE: Duration = Duration::from_secs(5);
 
 /// The budget of a request that nothing but its own timeout ends.
 pub const NO_DEADLINE: Option<Duration> = Some(Duration::MAX);
@@ -64,11 +67,6 @@ pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kub
         Ok(answer) => answer.map_err(Cause::Api),
         Err(_) => Err(Cause::Timeout),
     }
-}
-
-/// Whether a namespace does not exist.
-pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
-    matches!(send(NO_DEADLINE, api(client, &NAMESPACE, "").get(name)).await, Err(cause) if cause.is_absent())
 }
 
 /// An answer of the API server as data.
@@ -120,6 +118,9 @@ pub enum Cause {
     /// The API server did not answer in time.
     #[error("no answer from the API server in time")]
     Timeout,
+    /// A watch has not delivered all existing objects.
+    #[error("the API server has not sent all objects: {0}")]
+    Incomplete(&'static str),
     /// The object belongs to this set of another tool (KEP-3659).
     #[error("it belongs to the set {0} of another tool; remove its label {PART_OF_LABEL} to hand it over")]
     OfAnotherSet(String),
@@ -156,7 +157,7 @@ impl Cause {
     /// A word for it, for metrics.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Timeout => "timeout",
+            Self::Timeout | Self::Incomplete(_) => "timeout",
             Self::OfAnotherSet(_) | Self::OfOthers { .. } | Self::Held(_) => "held",
             Self::NotLeading => "not_leading",
             Self::Api(_) if self.is_denied() => "denied",

@@ -9,19 +9,21 @@ use std::{
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::{cluster::request, grace::DENIED_GRACE};
+use crate::cluster::request;
+
+/// The grace period of a watch that is refused for a missing permission: an API server that has just started denies every
+/// permission that it has not read yet. Our own choice: watches pause for some seconds between two tries.
+const DENIED_GRACE: Duration = Duration::from_secs(30);
 
 /// An event of a watch.
 #[derive(Debug)]
 pub enum Event {
     /// The watch has started: all existing objects follow.
     Started,
-    /// An existing object.
-    Listed(Box<DynamicObject>),
+    /// An object was created or changed; between the start and the end of the list, it exists.
+    Changed(Box<DynamicObject>),
     /// All existing objects have been listed.
     Synced,
-    /// An object was created or changed.
-    Changed(Box<DynamicObject>),
     /// An object was deleted; its last state.
     Deleted(Box<DynamicObject>),
     /// The watch has failed and will be restarted.
@@ -33,7 +35,6 @@ pub enum Event {
     },
 }
 
-/// Objects by their names.
 type Objects = BTreeMap<String, Arc<Value>>;
 
 /// What a watch has seen: the existing objects, by name.
@@ -68,7 +69,6 @@ pub struct Problem {
     pub denied_since: Option<Instant>,
     /// Whether the API server does not serve the kind.
     pub is_unserved: bool,
-    /// Whether an error was an answer of the API server.
     is_answered: bool,
 }
 
@@ -108,17 +108,6 @@ impl Seen {
                 self.arriving = Some(BTreeMap::new());
                 false
             }
-            Event::Listed(object) => {
-                let (name, value) = named(&object);
-                if let Some(arriving) = &mut self.arriving
-                    && !is_outdated(arriving, &name, &value)
-                {
-                    let known = self.objects.get(&name).filter(|known| ***known == value);
-                    let value = known.cloned().unwrap_or_else(|| Arc::new(value));
-                    arriving.insert(name, value);
-                }
-                false
-            }
             Event::Synced => {
                 let before = std::mem::replace(&mut self.objects, self.arriving.take().unwrap_or_default());
                 let is_news = !self.synced || self.objects != before;
@@ -128,6 +117,14 @@ impl Seen {
             }
             Event::Changed(object) => {
                 let (name, value) = named(&object);
+                if let Some(arriving) = &mut self.arriving {
+                    if !is_outdated(arriving, &name, &value) {
+                        let known = self.objects.get(&name).filter(|known| ***known == value);
+                        let value = known.cloned().unwrap_or_else(|| Arc::new(value));
+                        arriving.insert(name, value);
+                    }
+                    return News::default();
+                }
                 // The answer to a write overtakes the watch.
                 let is_news = !is_outdated(&self.objects, &name, &value)
                     && self.objects.get(&name).is_none_or(|known| **known != value);
@@ -243,7 +240,7 @@ mod tests {
     fn objects_count_once_all_were_listed() {
         let mut seen = Seen::default();
         seen.take(Event::Started);
-        seen.take(Event::Listed(object("1")));
+        seen.take(Event::Changed(object("1")));
         assert!(!seen.is_synced());
         assert_eq!(version(&seen), None);
         seen.take(Event::Synced);
@@ -267,18 +264,18 @@ mod tests {
     fn a_new_list_replaces_everything_but_the_answers_since_it_has_begun() {
         let mut seen = Seen::default();
         seen.take(Event::Started);
-        seen.take(Event::Listed(object("90")));
+        seen.take(Event::Changed(object("90")));
         seen.take(Event::Synced);
         assert!(!put(&mut seen, "7"), "resource versions have gone back");
         seen.doubt();
         assert!(!seen.is_synced());
         seen.take(Event::Started);
-        seen.take(Event::Listed(object("8")));
+        seen.take(Event::Changed(object("8")));
         seen.take(Event::Synced);
         assert_eq!(version(&seen), Some("8"));
         seen.take(Event::Started);
         assert!(put(&mut seen, "10"));
-        seen.take(Event::Listed(object("9")));
+        seen.take(Event::Changed(object("9")));
         seen.take(Event::Synced);
         assert_eq!(version(&seen), Some("10"));
     }
@@ -289,7 +286,7 @@ mod tests {
         let is_change = |seen: &mut Seen, event| seen.take(event).is_change;
         let list = |seen: &mut Seen, version: &str| {
             seen.take(Event::Started);
-            assert!(!is_change(seen, Event::Listed(object(version))));
+            assert!(!is_change(seen, Event::Changed(object(version))));
             is_change(seen, Event::Synced)
         };
         assert!(list(&mut seen, "1"), "the first time");
@@ -310,7 +307,7 @@ mod tests {
         assert_eq!(seen.take(failed("x", 500)).error.as_deref(), Some("x"));
         let since = seen.problem().unwrap().since;
         seen.take(Event::Started);
-        seen.take(Event::Listed(object("1")));
+        seen.take(Event::Changed(object("1")));
         assert_eq!(seen.take(failed("x", 403)).error, None, "no news");
         let denied_since = seen.problem().unwrap().denied_since;
         assert!(denied_since.is_some_and(|denied| denied >= since));

@@ -33,7 +33,6 @@ use crate::{
     object::Kind,
 };
 
-/// How many objects of a list are asked for at once.
 const PAGE: u32 = 500;
 
 /// The time after which the API server ends a watch, in seconds.
@@ -65,8 +64,6 @@ pub struct Target {
     pub namespace: String,
     /// Which objects of the kind.
     pub selector: Selector,
-    /// When the watch last delivered something.
-    pub heard: Heard,
 }
 
 /// When a watch last delivered something, be it a bookmark; clones share it.
@@ -96,6 +93,16 @@ pub enum Selector {
 }
 
 impl Target {
+    /// The object of this name.
+    pub fn named(kind: &'static Kind, namespace: &str, name: &str) -> Self {
+        Self { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()) }
+    }
+
+    /// The objects with this label, `key=value`; with an empty one all of them.
+    pub fn labeled(kind: &'static Kind, namespace: &str, label: &str) -> Self {
+        Self { kind, namespace: namespace.to_owned(), selector: Selector::Label(label.to_owned()) }
+    }
+
     /// The name of one object, or the namespace of several, as [`describe_objects`] puts them.
     pub fn describe(&self) -> String {
         match &self.selector {
@@ -106,7 +113,7 @@ impl Target {
 }
 
 /// The events of a watch. It never ends: when it is over it is restarted, after an error with a pause that grows.
-pub fn events(client: &Client, target: &Target) -> BoxStream<'static, Event> {
+pub fn events(client: &Client, target: &Target, heard: Heard) -> BoxStream<'static, Event> {
     let (sender, receiver) = mpsc::unbounded();
     let watch = Watch {
         api: request::api(client, target.kind, &target.namespace),
@@ -117,7 +124,7 @@ pub fn events(client: &Client, target: &Target) -> BoxStream<'static, Event> {
             Selector::Fields(fields) => ListParams::default().fields(fields),
         },
         can_stream: true,
-        heard: target.heard.clone(),
+        heard,
         events: sender,
     };
     let run = stream::once(watch.run()).map(|never| match never {});
@@ -126,23 +133,6 @@ pub fn events(client: &Client, target: &Target) -> BoxStream<'static, Event> {
 
 /// A watch that has been started, and whether all existing objects have been sent.
 type Started = (BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>, bool);
-
-/// The failure of a watch.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    /// A request failed.
-    #[error(transparent)]
-    Request(#[from] Cause),
-    /// The API server still owes objects.
-    #[error("the API server has not sent all objects: {0}")]
-    Incomplete(&'static str),
-}
-
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Self {
-        Self::Request(Cause::Api(error))
-    }
-}
 
 struct Watch {
     api: Api<DynamicObject>,
@@ -171,11 +161,8 @@ impl Watch {
             }
             let mut asked = Duration::ZERO;
             if let Err(error) = over {
-                let mut code = 0;
-                if let Error::Request(cause) = &error {
-                    (asked, code) = (cause.retry_after().min(PAUSE.1), cause.code());
-                }
-                self.send(Event::Failed { error: error.to_string(), code });
+                asked = error.retry_after().min(PAUSE.1);
+                self.send(Event::Failed { error: error.to_string(), code: error.code() });
             }
             // All watches end together with the API server, and should not come back to it together.
             let jitter = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
@@ -184,7 +171,7 @@ impl Watch {
         }
     }
 
-    async fn start(&mut self) -> Result<Started, Error> {
+    async fn start(&mut self) -> Result<Started, Cause> {
         let params = WatchParams {
             label_selector: self.objects.label_selector.clone(),
             field_selector: self.objects.field_selector.clone(),
@@ -214,7 +201,7 @@ impl Watch {
             for mut object in list.items {
                 // The items of a list have no types of their own.
                 object.types.get_or_insert_with(|| self.types.clone());
-                self.send(Event::Listed(Box::new(object)));
+                self.send(Event::Changed(Box::new(object)));
             }
             page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
             if page.continue_token.is_none() {
@@ -227,23 +214,20 @@ impl Watch {
     }
 
     /// Sends the events of a watch until it is over.
-    async fn deliver(&self, (mut events, mut is_synced): Started) -> Result<(), Error> {
+    async fn deliver(&self, (mut events, mut is_synced): Started) -> Result<(), Cause> {
         loop {
             let limit = if is_synced { LONGEST_SILENCE } else { LONGEST_DELAY };
             let event = match tokio::time::timeout(limit, events.next()).await {
                 Ok(Some(event)) => {
                     self.heard.now();
-                    event?
+                    event.map_err(Cause::Api)?
                 }
-                Ok(None) if !is_synced => return Err(Error::Incomplete("it has ended the watch")),
-                Err(_) if !is_synced => return Err(Error::Incomplete("the watch is silent")),
+                Ok(None) if !is_synced => return Err(Cause::Incomplete("it has ended the watch")),
+                Err(_) if !is_synced => return Err(Cause::Incomplete("the watch is silent")),
                 Ok(None) | Err(_) => return Ok(()),
             };
             match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) if is_synced => {
-                    self.send(Event::Changed(Box::new(object)));
-                }
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.send(Event::Listed(Box::new(object))),
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.send(Event::Changed(Box::new(object))),
                 WatchEvent::Deleted(object) => self.send(Event::Deleted(Box::new(object))),
                 WatchEvent::Bookmark(bookmark) => {
                     if !is_synced && bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END) {
@@ -253,7 +237,7 @@ impl Watch {
                 }
                 // The resource version is too old: the next watch begins with all objects.
                 WatchEvent::Error(status) if status.code == 410 => return Ok(()),
-                WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+                WatchEvent::Error(status) => return Err(Cause::Api(kube::Error::Api(status))),
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::cluster::{
 
 struct Watched {
     target: Target,
+    heard: Heard,
     seen: Seen,
     events: BoxStream<'static, Event>,
 }
@@ -39,8 +40,9 @@ impl<Id: Ord + Clone> Watches<Id> {
     pub fn start(&mut self, id: Id, target: impl FnOnce() -> Target) {
         if !self.watched.contains_key(&id) {
             let target = target();
-            let events = watch::events(&self.client, &target);
-            self.watched.insert(id, Watched { target, seen: Seen::default(), events });
+            let heard = Heard::default();
+            let events = watch::events(&self.client, &target, heard.clone());
+            self.watched.insert(id, Watched { target, heard, seen: Seen::default(), events });
         }
     }
 
@@ -61,7 +63,7 @@ impl<Id: Ord + Clone> Watches<Id> {
             let mut any = false;
             for (id, watched) in &mut self.watched {
                 while let Poll::Ready(Some(mut event)) = watched.events.poll_next_unpin(context) {
-                    if let Event::Listed(object) | Event::Changed(object) | Event::Deleted(object) = &mut event {
+                    if let Event::Changed(object) | Event::Deleted(object) = &mut event {
                         strip(id, object);
                     }
                     let news = watched.seen.take(event);
@@ -111,7 +113,7 @@ impl<Id: Ord + Clone> Watches<Id> {
     pub fn restart(&mut self) {
         warn!("the resource versions of the API server have gone back: restarting all watches");
         for watched in self.watched.values_mut() {
-            watched.events = watch::events(&self.client, &watched.target);
+            watched.events = watch::events(&self.client, &watched.target, watched.heard.clone());
             watched.seen.doubt();
         }
     }
@@ -123,7 +125,7 @@ impl<Id: Ord + Clone> Watches<Id> {
 
     /// When each watch last delivered something, by kind.
     pub fn heard(&self) -> Vec<(&'static str, Heard)> {
-        self.watched.values().map(|watched| (watched.target.kind.kind, watched.target.heard.clone())).collect()
+        self.watched.values().map(|watched| (watched.target.kind.kind, watched.heard.clone())).collect()
     }
 
     /// Removes an object that no longer exists.

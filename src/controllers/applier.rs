@@ -36,11 +36,6 @@ mod overruled;
 /// How long an object that is left alone and that no watch shows is not looked at again.
 const CHECK_PERIOD: Duration = Duration::from_secs(45);
 
-/// Whether it is time to look again.
-fn is_over(checked_at: Option<Instant>) -> bool {
-    checked_at.is_none_or(|checked_at| checked_at.elapsed() >= CHECK_PERIOD)
-}
-
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
 
@@ -53,20 +48,19 @@ pub(super) struct Applier {
     server: Backoff,
     /// For errors of single objects.
     objects: HashMap<Key, Backoff>,
-    /// What has failed in this pass.
     pub(super) failures: Failures,
     limiter: RepairLimiter,
     /// The objects whose repair is held back in this pass, each with the time when it will be granted.
     held_back: BTreeMap<Key, Instant>,
     /// Objects that are annotated to be left alone; those that no watch shows, with the time of the last read.
-    skipped: BTreeMap<Key, Option<Instant>>,
+    pub(super) skipped: BTreeMap<Key, Option<Instant>>,
     /// What is known of an object that no watch shows.
     pub(super) unseen: Sight<'static>,
     /// Whether objects that others have made become ours.
     pub(super) adopts: bool,
     overruled: BTreeMap<Key, Overruled>,
     /// Objects whose repairs are limited, each with the manager that keeps changing it.
-    contested: BTreeMap<Key, String>,
+    pub(super) contested: BTreeMap<Key, String>,
     /// Objects that have been as planned: a further write repairs them.
     pub(super) settled: BTreeSet<Key>,
     /// How many more objects may be written in this pass.
@@ -103,14 +97,9 @@ impl Applier {
 
     /// Whether one more object may be written in this pass; if not, the pass is cut short. Room is asked for before a repair is
     /// counted, and used after: what is held back needs none, so it leaves the pass whole.
-    fn has_room(&mut self) -> bool {
+    pub(super) fn has_room(&mut self) -> bool {
         self.is_cut |= self.room == 0;
         self.room > 0
-    }
-
-    /// Uses the room for one write.
-    fn use_room(&mut self) {
-        self.room = self.room.saturating_sub(1);
     }
 
     /// Forgets objects that are no longer planned.
@@ -123,12 +112,6 @@ impl Applier {
         self.contested.retain(|key, _| (is_planned(key) || is_inventory(key)) && self.limiter.limits(key, now));
     }
 
-    /// The objects that are annotated to be left alone.
-    pub(super) fn skipped(&self) -> impl Iterator<Item = &Key> {
-        self.skipped.keys()
-    }
-
-    /// Whether an object is annotated to be left alone.
     pub(super) fn skips(&self, key: &Key) -> bool {
         self.skipped.contains_key(key)
     }
@@ -139,11 +122,6 @@ impl Applier {
         self.overruled.remove(&key);
         self.contested.remove(&key);
         self.skipped.insert(key, checked_at).is_none()
-    }
-
-    /// The objects whose repairs are limited, each with the manager that keeps changing it.
-    pub(super) fn contested(&self) -> &BTreeMap<Key, String> {
-        &self.contested
     }
 
     /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs. A plan that
@@ -228,7 +206,7 @@ impl Applier {
                     if applied.change.action != Action::Unchanged {
                         self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
                         if was_settled {
-                            self.events.repaired(&object.key().kind);
+                            self.events.metrics.repairs.of([object.kind().kind]).inc();
                         }
                     }
                     written.extend(applied.live.map(|live| (object.key(), live)));
@@ -241,7 +219,9 @@ impl Applier {
 
     /// The first step for an object that is not as planned and may be written now.
     fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Steps<'a>, Next)> {
-        if live.is_none() && self.skipped.get(&object.key()).is_some_and(|checked_at| !is_over(*checked_at)) {
+        if live.is_none()
+            && self.skipped.get(&object.key()).is_some_and(|at| at.is_some_and(|at| at.elapsed() < CHECK_PERIOD))
+        {
             return None;
         }
         let sight = live.map_or(self.unseen, Sight::Seen);
@@ -276,7 +256,7 @@ impl Applier {
         if !self.has_room() || !(is_known || self.may_repair_again(object.key(), live, restarts)) {
             return None;
         }
-        self.use_room();
+        self.room = self.room.saturating_sub(1);
         Some((steps, next))
     }
 
@@ -309,11 +289,6 @@ impl Applier {
         false
     }
 
-    /// Whether an object may be deleted in this pass. Limited as well: another manager may recreate it each time.
-    pub(super) fn may_delete(&mut self, key: Key) -> bool {
-        self.has_room() && self.may_repair(key)
-    }
-
     /// Deletes an object in the state that was seen; `None` if it is not due, or has failed.
     pub(super) async fn delete(
         &mut self,
@@ -326,7 +301,7 @@ impl Applier {
         if !self.is_due(&key) || !self.has_room() {
             return None;
         }
-        self.use_room();
+        self.room = self.room.saturating_sub(1);
         match write::prune(client, kind, live, budget()).await {
             Ok(pruned) => {
                 self.objects.remove(&key);
@@ -342,14 +317,13 @@ impl Applier {
         }
     }
 
-    /// Notes the failure of an object.
     pub(super) fn fail(&mut self, error: &Error, object: &Value) {
         // Not the object's failure: the process lost its lease or is being stopped.
         if !matches!(error.source, Cause::NotLeading) {
             self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
         }
         let (text, is_servers, is_terminal) = (chain(error), error.source.is_servers(), error.source.is_terminal());
-        self.events.failed(error.source.word());
+        self.events.metrics.errors.of([error.source.word()]).inc();
         let had_failed = self.failures.is_servers();
         let backoff = if is_servers { &mut self.server } else { self.objects.entry(error.object.clone()).or_default() };
         let (grace, now) = (error.source.grace(self.grace), Instant::now());

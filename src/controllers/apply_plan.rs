@@ -18,7 +18,10 @@ use crate::{
         steps::Sight,
         write::{self, Pruned},
     },
-    cluster::{read, request},
+    cluster::{
+        read,
+        request::{self, NO_DEADLINE},
+    },
     controllers::{
         applier::Applier,
         events::Events,
@@ -28,7 +31,7 @@ use crate::{
     },
     grace::TRANSIENT_ERROR_GRACE,
     nodes::guard::lists::REFRESH,
-    object::{Key, Kind, Object, reference::CONFIG_MAP},
+    object::{Key, Kind, NAMESPACE, Object, reference::CONFIG_MAP},
     plan::kubernetes::guard::{is_of_guard, is_policy},
     provider::restriction::{self, Account, is_restriction},
 };
@@ -40,7 +43,6 @@ pub(super) struct Wanted<'a> {
     pub(super) objects: &'a [Object],
     /// The objects of a lower wave are applied before those of a higher one.
     pub(super) wave: fn(&Kind) -> u8,
-    /// Whose an object is.
     pub(super) owner: fn(&Value) -> &str,
     /// Whether what an owner has and should not have is deleted: the objects were planned from the current input.
     pub(super) may_prune: &'a dyn Fn(&Value) -> bool,
@@ -61,7 +63,6 @@ impl Wanted<'_> {
     }
 }
 
-/// The kind of an account.
 const ACCOUNT: &str = "ServiceAccount";
 
 /// How many objects a remark names: anybody may label others.
@@ -100,12 +101,12 @@ impl ApplyPlan {
             let names = &names[..names.len().min(MOST_NAMES)];
             if names.is_empty() { String::new() } else { format!("; {title}: {}{more}", names.join(", ")) }
         };
-        let skipped = self.applier.skipped().filter(|key| counts(key)).map(Key::to_string).collect();
+        let skipped = self.applier.skipped.keys().filter(|key| counts(key)).map(Key::to_string).collect();
         let kept = self.kept.iter().filter(|(key, _)| counts(key));
         let kept = kept.map(|(key, (_, why))| format!("{key} ({why})")).collect();
         let overruled = self.applier.overruled().filter(|(key, _)| counts(key));
         let overruled = overruled.map(|(key, fields)| format!("{key} ({})", fields.join(", "))).collect();
-        let contested = self.applier.contested().iter().filter(|(key, _)| counts(key));
+        let contested = self.applier.contested.iter().filter(|(key, _)| counts(key));
         let contested = contested.map(|(key, who)| format!("{key} ({who})")).collect();
         remark("left alone, as annotated", skipped)
             + &remark("no longer needed and kept", kept)
@@ -263,7 +264,8 @@ impl ApplyPlan {
             });
             for (location, live, _) in prunable {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
-                if !self.applier.may_delete(write::key_of(location.kind, live)) {
+                // Limited as well: another manager may recreate it each time.
+                if !(self.applier.has_room() && self.applier.may_repair(write::key_of(location.kind, live))) {
                     continue;
                 }
                 match self.applier.delete(client, (location.kind, live), "it is no longer needed", budget).await {
@@ -289,7 +291,8 @@ impl ApplyPlan {
     async fn needed(&self, (client, observer): (&Client, &Observer), planned: &Inventory) -> Inventory {
         let mut gone = BTreeSet::new();
         for namespace in observer.unwatchable_leftovers() {
-            if request::is_namespace_gone(client, &namespace).await {
+            let namespaces = request::api(client, &NAMESPACE, "");
+            if request::send(NO_DEADLINE, namespaces.get(&namespace)).await.is_err_and(|cause| cause.is_absent()) {
                 gone.insert(namespace);
             }
         }
@@ -333,8 +336,8 @@ impl ApplyPlan {
     }
 }
 
-/// Whether nobody has ever installed anything: then it is not looked for each object whether others have it. One request
-/// tells, for the object that everything else is for.
+/// Whether nobody has ever installed anything. Then the other objects are not read before their first apply: one request, for the
+/// object that everything else is for, is enough.
 async fn find_fresh((client, observer): (&Client, &Observer), objects: &[Object]) -> bool {
     if observer.inventory().is_some() || observer.has_report() {
         return false;

@@ -1,9 +1,12 @@
-//! The times of retries, and a limit for the repairs of one object (no IO: the caller passes the time).
+//! The times of retries, and a limit for the repairs of one object (IO, by the clock and the log).
 
 use std::{
     collections::{BTreeSet, HashMap},
+    hash::Hash,
     time::{Duration, Instant},
 };
+
+use tracing::warn;
 
 use crate::object::Key;
 
@@ -56,6 +59,14 @@ impl Backoff {
         is_new
     }
 
+    /// Notes a failure in the same way, logs it unless it is the last one, and returns it.
+    pub(super) fn retrying(&mut self, error: String, grace: Duration, retry_after: Duration) -> String {
+        if self.failed(&error, grace, retry_after, Instant::now()) {
+            warn!("{error}; retrying");
+        }
+        error
+    }
+
     /// Fails with the last error while the retry is not due.
     pub(super) fn ready(&self, now: Instant) -> Result<(), String> {
         let pending = self.failing.as_ref().filter(|failing| now < failing.not_before);
@@ -70,7 +81,6 @@ impl Backoff {
         })
     }
 
-    /// The last error.
     pub(super) fn error(&self) -> Option<&str> {
         self.failing.as_ref().map(|failing| failing.error.as_str())
     }
@@ -107,30 +117,28 @@ impl Changes {
 /// Limits the repairs of each object: another manager may undo every one of them at once. The longer that goes on, the seldomer
 /// the object is repaired.
 #[derive(Debug)]
-pub(super) struct RepairLimiter {
+pub(super) struct RepairLimiter<K = Key> {
     /// How many repairs of one object are granted without a pause.
     burst: u32,
-    objects: HashMap<Key, Repairs>,
+    objects: HashMap<K, Repairs>,
 }
 
 #[derive(Debug)]
 struct Repairs {
     /// The end of the repairs if they were spread out, one in each period.
     spread_until: Instant,
-    /// When the next repair is granted.
     free: Instant,
     /// The pause after the next one.
     period: Duration,
 }
 
-impl RepairLimiter {
-    /// Grants this many repairs of one object without a pause.
+impl<K: Hash + Ord> RepairLimiter<K> {
     pub(super) fn new(burst: u32) -> Self {
         Self { burst, objects: HashMap::new() }
     }
 
     /// Grants one repair of an object, or returns the time from which it will be granted.
-    pub(super) fn repair(&mut self, key: Key, now: Instant) -> Result<(), Instant> {
+    pub(super) fn repair(&mut self, key: K, now: Instant) -> Result<(), Instant> {
         self.objects.retain(|_, repairs| repairs.is_remembered(now));
         let new = || Repairs { spread_until: now, free: now, period: REPAIR_PERIOD };
         let repairs = self.objects.entry(key).or_insert_with(new);
@@ -145,13 +153,12 @@ impl RepairLimiter {
         Ok(())
     }
 
-    /// Forgets the repairs of these objects.
-    pub(super) fn forget(&mut self, keys: &BTreeSet<Key>) {
+    pub(super) fn forget(&mut self, keys: &BTreeSet<K>) {
         self.objects.retain(|key, _| !keys.contains(key));
     }
 
     /// Whether the repairs of an object are limited: it was changed again after each of the last ones.
-    pub(super) fn limits(&self, key: &Key, now: Instant) -> bool {
+    pub(super) fn limits(&self, key: &K, now: Instant) -> bool {
         self.objects.get(key).is_some_and(|repairs| repairs.is_limited() && repairs.is_remembered(now))
     }
 }

@@ -15,7 +15,8 @@ use crate::{
     cluster::seen::Seen,
     controllers::{
         Pass,
-        backoff::{Changes, RepairLimiter, STATUS_WRITES},
+        background::Background,
+        backoff::Changes,
         engine::Fleet,
         executor::Executor,
         failures::Stopped,
@@ -25,10 +26,7 @@ use crate::{
     facts::{cluster::Cluster, version::Minor},
     grace::TRANSIENT_ERROR_GRACE,
     object::{Object, PART_OF_LABEL},
-    plan::{
-        kubernetes::{conflict::Running, sources},
-        only_restarts,
-    },
+    plan::{kubernetes::sources, only_restarts},
     process::leadership::Authority,
     provider::kubernetes::INSTANCE_LABEL,
 };
@@ -36,28 +34,22 @@ use act::wave;
 use api_server::ApiServer;
 use guard::{Grants, Withheld};
 use member::Member;
-use snapshot::SnapshotReader;
 
 mod act;
 mod api_server;
 mod change;
 mod definition;
-mod exclusion;
 mod first;
 mod guard;
 mod member;
 mod report;
-mod snapshot;
 mod write;
 
 pub(super) struct Ccms {
     authority: Authority,
     executor: Executor,
-    own_namespace: String,
     /// Every `CloudControllerManager`, by name.
     fleet: BTreeMap<String, Member>,
-    /// What their workloads run, by name.
-    running: BTreeMap<String, Running>,
     cluster: Option<Cluster>,
     api_server: ApiServer,
     /// The objects in force, in the order of applying.
@@ -66,16 +58,13 @@ pub(super) struct Ccms {
     changes: Changes,
     /// How often what pods mount has changed.
     revision: u64,
-    /// That at the last plan.
     planned_revision: u64,
-    /// Limits the writes of each status.
-    limiter: RepairLimiter,
     /// The nodes that may be deleted now, by the live roles.
     grants: Grants,
     /// The policies that the operator may not keep.
     withheld: Withheld,
     /// What is asked before a first installation.
-    snapshot_reader: SnapshotReader,
+    pub(super) snapshots: Background<first::Answer>,
 }
 
 /// Where `CloudControllerManager`s may be unless namespaces are given.
@@ -90,7 +79,10 @@ impl Fleet for Ccms {
 
     async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
         view.target.observer.watch_deletions();
-        self.watch_roles(view);
+        // From the start: what is granted is taken back even if nothing else is seen.
+        if self.executor.writes() && view.settings.node_deletion {
+            view.target.observer.watch_location(&guard::location());
+        }
         // A standby as well: if it takes over, it has to know what was granted a moment ago.
         self.grants.see(&view.target.observer);
         view.target.count_nodes();
@@ -109,9 +101,9 @@ impl Fleet for Ccms {
     }
 
     fn plan(&mut self, view: &mut View, _: &mut Pass) {
-        self.reconsider(&view.target);
+        self.fleet.values_mut().for_each(|member| member.reconsider(&view.target));
         self.replan(view);
-        self.weigh_changes(&view.target);
+        self.fleet.values_mut().for_each(|member| member.weigh(&view.target));
     }
 
     async fn guard(&mut self, view: &mut View, pass: &mut Pass) {
@@ -122,7 +114,7 @@ impl Fleet for Ccms {
     /// back but what is there.
     fn follow(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
         self.assemble(view);
-        let roles = guard::location().filter(|_| view.settings.node_deletion);
+        let roles = view.settings.node_deletion.then(guard::location);
         let leftovers = self.leftovers(&view.target.observer).union(&roles.into_iter().collect());
         // What runs has to be seen before a change is accepted.
         let planned = self.fleet.values().map(Member::locations);
@@ -146,7 +138,7 @@ impl Fleet for Ccms {
         self.check_first(view, pass);
         let acted = self.apply(view).await;
         // Before more is written the nodes are looked at.
-        if self.executor.is_cut() {
+        if self.executor.applier().is_some_and(|applier| applier.is_cut) {
             pass.due.push(Instant::now());
             return None;
         }
@@ -172,40 +164,21 @@ impl Fleet for Ccms {
 }
 
 impl Ccms {
-    pub(super) fn new(authority: Authority, executor: Executor, own_namespace: String) -> Self {
+    pub(super) fn new(authority: Authority, executor: Executor) -> Self {
         Self {
             authority,
             executor,
-            own_namespace,
             fleet: BTreeMap::new(),
-            running: BTreeMap::new(),
             cluster: None,
             api_server: ApiServer::default(),
             objects: Vec::new(),
             changes: Changes::default(),
             revision: 0,
             planned_revision: 0,
-            limiter: RepairLimiter::new(STATUS_WRITES),
             grants: Grants::default(),
             withheld: Withheld::default(),
-            snapshot_reader: SnapshotReader::default(),
+            snapshots: Background::default(),
         }
-    }
-
-    /// Those of a process that neither leads nor writes.
-    #[cfg(test)]
-    fn of_a_standby() -> Self {
-        use tokio::sync::watch;
-
-        use crate::process::leadership::Leadership;
-
-        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        Self::new(Authority { leadership, shutdown }, Executor::dry_run(), "own".into())
-    }
-
-    /// Waits for an answer to what is asked beside the passes, for the next one.
-    pub(super) async fn answered(&mut self) {
-        self.snapshot_reader.answered().await;
     }
 
     /// Finds out what all plans depend on.
@@ -226,7 +199,6 @@ impl Ccms {
         Ok(())
     }
 
-    /// Plans again if an input has changed.
     fn replan(&mut self, view: &mut View) {
         let Some(cluster) = self.cluster else { return };
         let catalog_changed = view.take_catalog_change();
@@ -255,7 +227,6 @@ impl Ccms {
         self.exclude_conflicts(&view.catalog);
     }
 
-    /// Brings together the objects of all.
     fn assemble(&mut self, view: &View) {
         let mut objects = self.confirmed_objects();
         for object in &mut objects {
@@ -268,7 +239,9 @@ impl Ccms {
         let before = std::mem::replace(&mut self.objects, objects);
         let changed = |object: &&Object| !before.contains(object);
         let changed: BTreeSet<_> = self.objects.iter().filter(changed).map(Object::key).collect();
-        self.executor.replanned_some(&changed, only_restarts(&self.objects, &before));
+        if let Some(applier) = self.executor.applier_mut() {
+            applier.replanned_some(&changed, only_restarts(&self.objects, &before));
+        }
     }
 
     /// Reads the `CloudControllerManager`s, and watches what they name.
@@ -283,14 +256,6 @@ impl Ccms {
         }
         let wanted = sources::checks(self.fleet.values().flat_map(|member| &member.named));
         view.target.observer.want_sources(wanted);
-    }
-
-    /// Watches the roles that let nodes be deleted from the start: what is granted is taken back even if nothing else is seen.
-    fn watch_roles(&self, view: &mut View) {
-        let is_on = self.executor.writes() && view.settings.node_deletion;
-        if let Some(location) = guard::location().filter(|_| is_on) {
-            view.target.observer.watch_location(&location);
-        }
     }
 
     /// Where our objects may be: where the inventory says, and, as somebody may have deleted that, where those are that are to go.
@@ -314,4 +279,20 @@ fn is_common(id: &Id) -> bool {
 /// The name of the `CloudControllerManager` that an object is of.
 fn owner(object: &Value) -> &str {
     object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::process::leadership::Leadership;
+
+    impl Ccms {
+        /// Those of a process that neither leads nor writes.
+        pub(super) fn of_a_standby() -> Self {
+            let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+            Self::new(Authority { leadership, shutdown }, Executor::dry_run())
+        }
+    }
 }

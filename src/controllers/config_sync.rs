@@ -5,11 +5,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::{info, warn};
+
 use crate::{
+    config::cloud_conf::{self, Inputs, Synced},
     controllers::{
-        Pass, backoff::Backoff, cloud_conf::CloudConfig, now_in_seconds, sync::Sync, target::Target,
-        trusted_ca::TrustedCa, view::View,
+        Pass, now_in_seconds,
+        status_writer::StatusWriter,
+        sync::{Desired, Source, Sync},
+        target::Target,
+        trusted_ca::TrustedCa,
+        view::View,
     },
+    error::chain,
     process::leadership::Authority,
     status::cluster_operator::{CLOUD_CONFIG, Controller, SyncResult, TRUSTED_CA},
 };
@@ -20,33 +28,36 @@ const TOGETHER: Duration = Duration::from_secs(5);
 /// The field manager of both controllers' conditions.
 const FIELD_MANAGER: &str = "ccm-operator-config-sync";
 
+/// The most warnings about one configuration that are logged.
+const LOGGED_WARNINGS: usize = 20;
+
 pub(super) struct ConfigSync {
-    cloud_config: CloudConfig,
-    trusted_ca: TrustedCa,
+    cloud_config: Sync<CloudConfig>,
+    trusted_ca: Sync<TrustedCa>,
     authority: Authority,
-    reporting: Backoff,
-    /// When the first result was there.
+    writer: StatusWriter,
     first_result: Option<Instant>,
 }
 
 impl ConfigSync {
     /// `system_bundle` is the file with the certificates that the system trusts.
     pub(super) fn new(authority: Authority, system_bundle: PathBuf, target: &Target) -> Self {
-        let Target { events, metrics, .. } = target;
-        let sync = |controller| Sync::new(controller, authority.clone(), events.clone());
-        let cloud_config = CloudConfig::new(sync(&CLOUD_CONFIG));
-        let trusted_ca = TrustedCa::new(sync(&TRUSTED_CA), system_bundle, events.clone(), metrics.clone());
-        Self { cloud_config, trusted_ca, authority, reporting: Backoff::default(), first_result: None }
+        let with = || (authority.clone(), target.events.clone());
+        let cloud_config = CloudConfig::default();
+        let cloud_config = Sync::new(cloud_config, View::cloud_config_references, &CLOUD_CONFIG, with());
+        let trusted_ca = TrustedCa::new(system_bundle);
+        let trusted_ca = Sync::new(trusted_ca, View::trusted_ca_references, &TRUSTED_CA, with());
+        Self { cloud_config, trusted_ca, authority, writer: StatusWriter::default(), first_result: None }
     }
 
-    /// The file with the certificates that the system trusts.
     pub(super) fn system_bundle(&self) -> &Path {
-        &self.trusted_ca.system_bundle
+        &self.trusted_ca.source.system_bundle
     }
 
-    /// Reads the system's certificates if the file has changed; returns whether it has.
     pub(super) fn read_system_bundle(&mut self) -> bool {
-        self.trusted_ca.read_system_bundle()
+        let has_changed = self.trusted_ca.source.read_system_bundle();
+        self.trusted_ca.revision.take_if(|_| has_changed);
+        has_changed
     }
 
     /// A pass of each controller: the certificates may be part of the configuration.
@@ -57,14 +68,14 @@ impl ConfigSync {
         if self.authority.write_budget().is_some() {
             trusted_ca.retrying.extend(self.report(view).await.err());
             let together = self.first_result.map(|first| first + TOGETHER);
-            trusted_ca.due.extend([self.reporting.due(), view.status_due(), together].into_iter().flatten());
+            trusted_ca.due.extend(self.writer.due().chain(together));
         }
         [cloud_config, trusted_ca]
     }
 
     /// Reports the results, unless the status has them already.
     async fn report(&mut self, view: &mut View) -> Result<(), String> {
-        let results = [self.cloud_config.sync.result(), self.trusted_ca.sync.result()];
+        let results = [self.cloud_config.result(), self.trusted_ca.result()];
         if results.iter().any(|(_, result)| result.is_some()) {
             self.first_result.get_or_insert_with(Instant::now);
         }
@@ -80,8 +91,90 @@ impl ConfigSync {
         if is_early || !view.target.observer.knows_status_object() {
             return Ok(());
         }
-        self.reporting.ready(Instant::now())?;
+        self.writer.ready()?;
         let next = status.next_of(&results, &now_in_seconds().to_string());
-        view.report((FIELD_MANAGER, &next), false, &self.authority, &mut self.reporting).await
+        self.writer.write(view, (FIELD_MANAGER, &next), false, &self.authority).await
+    }
+}
+
+/// Keeps the cloud's configuration in ConfigMap `cloud-conf`, completed and checked: [`crate::config`] computes the content.
+#[derive(Default)]
+struct CloudConfig {
+    logged: Vec<String>,
+}
+
+impl Source for CloudConfig {
+    fn desire(&mut self, view: &View) -> Desired {
+        let facts = view.facts()?;
+        facts.platform.as_ref().map_err(|error| chain(error))?;
+        view.catalog.check().map_err(|refused| refused.to_string())?;
+        let Some(settings) = view.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
+            return Ok(Vec::new());
+        };
+        let inputs = Inputs {
+            settings,
+            facts,
+            managed: cloud_conf::managed(settings).and_then(|managed| view.target.observer.named(&managed)),
+            user: cloud_conf::user(settings, facts).and_then(|user| view.target.observer.named(user)),
+        };
+        let failed = |error| format!("failed to sync the cloud configuration: {}", chain(&error));
+        let synced = cloud_conf::compute(&inputs).map_err(failed)?;
+        self.log(&synced);
+        Ok(synced.objects(&facts.namespace).map_err(|error| chain(&error))?)
+    }
+}
+
+impl CloudConfig {
+    /// Logs the source of the configuration, its changes and its warnings, each state once. No values.
+    fn log(&mut self, synced: &Synced) {
+        let from = synced.from.as_deref().unwrap_or("none: an empty one is completed");
+        let mut lines = vec![format!("the cloud configuration is from {from}")];
+        lines.extend(synced.changes.iter().map(|change| format!("{}: {}", change.key, change.rule)));
+        let all = lines.iter().chain(&synced.warnings).cloned().collect();
+        if self.logged == all {
+            return;
+        }
+        for line in &lines {
+            info!("{line}");
+        }
+        for warning in synced.warnings.iter().take(LOGGED_WARNINGS) {
+            warn!("{warning}");
+        }
+        if let Some(more @ 1..) = synced.warnings.len().checked_sub(LOGGED_WARNINGS) {
+            warn!("and {more} more of the like; `ccm-operator cloud-config` shows all of them");
+        }
+        self.logged = all;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{controllers::view, facts::Documents, object::Object};
+
+    #[tokio::test]
+    async fn the_published_copy_is_written_last() {
+        let client = Client::new(Router::new(), "own");
+        let infrastructure = json!({
+            "spec": {
+                "cloudConfig": {"name": "absent"},
+                "platformSpec": {"vsphere": {"vcenters": [{"server": "one", "datacenters": ["dc"]}]}},
+            },
+            "status": {"platformStatus": {"type": "VSphere"}},
+        });
+        let gates = [json!({"version": "1", "enabled": [{"name": "VSphereMultiVCenterDay2"}]})];
+        let documents = Documents {
+            infrastructure: serde_json::from_value(infrastructure).unwrap(),
+            feature_gate: serde_json::from_value(json!({"status": {"featureGates": gates}})).unwrap(),
+            ..Documents::default()
+        };
+        let view = view::tests::view(client, documents, Some("1"));
+        let objects = CloudConfig::default().desire(&view).unwrap();
+        let names: Vec<_> = objects.iter().map(Object::name).collect();
+        assert_eq!(names, [cloud_conf::TARGET_NAME, cloud_conf::MANAGED_NAME]);
     }
 }

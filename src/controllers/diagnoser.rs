@@ -10,11 +10,11 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::{
-    controllers::{events::Events, node_counts::NodeCounts, observer::Observer},
+    api::placement::Distribution,
+    controllers::{background::Background, events::Events, observer::Observer},
     evidence,
     grace::NODE_GRACE,
     nodes::{
@@ -43,11 +43,7 @@ const MOST_EVENTS: usize = 100;
 
 /// Why nodes wait, as far as is known.
 pub(super) struct Diagnoser {
-    results: mpsc::UnboundedSender<Answer>,
-    answers: mpsc::UnboundedReceiver<Answer>,
-    is_asking: bool,
-    /// The answer that the next pass takes.
-    answer: Option<Answer>,
+    pub(super) diagnoses: Background<Answer>,
     /// The cloud-controller-managers that the last answer was about, by their names; `None` before the first answer.
     answered: Option<BTreeSet<String>>,
     /// Which cloud-controller-managers there are, by their names, and since when this process has known them.
@@ -57,7 +53,6 @@ pub(super) struct Diagnoser {
     /// What the last diagnosis was about, and when it began.
     asked: Option<(Vec<CcmIdentity>, u64, Instant)>,
     pause: Duration,
-    /// The Events that were sent, by the node's unique id.
     sent: Sent,
 }
 
@@ -66,12 +61,8 @@ type Answer = (BTreeSet<String>, Vec<Diagnosis>);
 
 impl Default for Diagnoser {
     fn default() -> Self {
-        let (results, answers) = mpsc::unbounded_channel();
         Self {
-            results,
-            answers,
-            is_asking: false,
-            answer: None,
+            diagnoses: Background::default(),
             answered: None,
             known: (BTreeSet::new(), Instant::now()),
             found: Vec::new(),
@@ -83,15 +74,6 @@ impl Default for Diagnoser {
 }
 
 impl Diagnoser {
-    /// Waits for the answer of a diagnosis, for the next pass.
-    pub(super) async fn answered(&mut self) {
-        // Never closed: this has a sender, too.
-        if let Some(answer) = self.answers.recv().await {
-            self.is_asking = false;
-            self.answer = Some(answer);
-        }
-    }
-
     /// Whether it is known which nodes wait for this cloud-controller-manager: there was an answer, or no node has waited for long.
     pub(super) fn knows(&self, identity: &CcmIdentity, node_counts: &NodeCounts) -> bool {
         let is_old = |since: &Timestamp| age(*since, Timestamp::now()) >= NODE_GRACE;
@@ -113,11 +95,11 @@ impl Diagnoser {
             self.known = (names.clone(), Instant::now());
         }
         if identities.is_empty() {
-            (self.answer, self.answered) = (None, None);
+            (self.diagnoses.answer, self.answered) = (None, None);
             self.found.clear();
             self.sent.clear();
         }
-        if let Some((of, mut diagnoses)) = self.answer.take() {
+        if let Some((of, mut diagnoses)) = self.diagnoses.answer.take() {
             // Much may have happened since it was asked.
             let waiting = still_waiting(observer);
             diagnoses.retain(|one| waiting.contains(&one.uid));
@@ -147,15 +129,10 @@ impl Diagnoser {
         if due > now {
             return Some(due);
         }
-        if !self.is_asking {
-            self.is_asking = true;
+        if !self.diagnoses.is_running {
             self.asked = Some((identities.to_vec(), node_counts.revision, now));
             let (client, nodes, identities) = (client.clone(), observer.nodes().collect(), identities.to_vec());
-            let results = self.results.clone();
-            tokio::spawn(async move {
-                // Nobody asks any more if this process stops.
-                drop(results.send((names, diagnose(&observe(&client, nodes, &identities).await))));
-            });
+            self.diagnoses.start(async move { (names, diagnose(&observe(&client, nodes, &identities).await)) });
         }
         None
     }
@@ -178,7 +155,7 @@ impl Diagnoser {
         self.found.iter().filter_map(|(_, one)| one.since.parse().ok()).min()
     }
 
-    /// Notes a diagnosis, and tells the nodes.
+    /// Notes a diagnosis, and records Events on the nodes.
     fn take(&mut self, diagnoses: &[Diagnosis], events: &Events) {
         let providers: BTreeMap<_, _> = diagnoses.iter().map(|one| (one.uid.as_str(), one.provider.as_str())).collect();
         let old_enough = |one: &Waiting| {
@@ -207,7 +184,6 @@ impl Diagnoser {
         }
     }
 
-    /// Forgets nodes that wait no longer.
     fn forget(&mut self, observer: &Observer, node_counts: &NodeCounts) {
         if self.found.is_empty() && self.sent.is_empty() {
             return;
@@ -238,7 +214,7 @@ fn age(since: Timestamp, now: Timestamp) -> Duration {
 /// The Events that were sent, by the node's unique id.
 type Sent = BTreeMap<String, (Reason, String, Instant)>;
 
-/// Those of the nodes that are to be told, those first that were told least lately.
+/// The nodes whose Events are due, those with the oldest Events first.
 fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: Instant) -> Vec<Waiting> {
     let is_due = |one: &&Waiting| {
         sent.get(&one.uid).is_none_or(|(reason, cause, at)| {
@@ -255,6 +231,53 @@ async fn observe(client: &Client, nodes: Vec<Node>, identities: &[CcmIdentity]) 
     let mut evidence = Evidence { now: Timestamp::now(), nodes, ..Evidence::default() };
     evidence::add_ccms(client, (identities, None), true, &mut evidence).await;
     evidence
+}
+
+/// The nodes in figures.
+#[derive(Debug, Default)]
+pub(super) struct NodeCounts {
+    /// How many there are.
+    pub(super) total: usize,
+    /// How many have the taint of uninitialized nodes.
+    pub(super) uninitialized: usize,
+    /// Since when those wait that have the taint, of the first of them.
+    pub(super) tainted: Option<Timestamp>,
+    /// Since when those may wait that no cloud-controller-manager has initialized, the first of them first.
+    pub(super) waiting: Vec<Timestamp>,
+    /// The providerIDs of those that are not ready.
+    pub(super) unready: Vec<String>,
+    /// The version of the kubelet of each node of the control plane, and the distribution that it shows.
+    pub(super) control_plane: Vec<(String, Option<Distribution>)>,
+    /// Grows with each count.
+    pub(super) revision: u64,
+}
+
+impl NodeCounts {
+    /// Counts again, if a node has changed.
+    pub(super) fn update(&mut self, observer: &mut Observer) {
+        if !std::mem::take(&mut observer.nodes_changed) {
+            return;
+        }
+        *self = Self { revision: self.revision + 1, ..Self::default() };
+        for node in observer.nodes() {
+            self.total += 1;
+            self.uninitialized += usize::from(node.is_uninitialized());
+            if node.is_uninitialized() {
+                let created = node.created.parse::<Timestamp>().ok();
+                self.tainted = [self.tainted, created].into_iter().flatten().min();
+            }
+            if node.may_wait() {
+                self.waiting.extend(node.created.parse::<Timestamp>());
+            }
+            if !node.is_ready() {
+                self.unready.push(node.provider_id.clone());
+            }
+            if node.is_control_plane {
+                self.control_plane.push((node.kubelet, node.distribution));
+            }
+        }
+        self.waiting.sort_unstable();
+    }
 }
 
 #[cfg(test)]

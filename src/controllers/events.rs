@@ -26,7 +26,7 @@ use crate::{
     apply::change::{Action, Change},
     cluster::request::{self, REQUEST_TIMEOUT},
     controllers::{metrics::Metrics, now_in_seconds},
-    object::{Key, NODE},
+    object::{Kind, NODE},
     status::write::{KIND, NAME},
 };
 
@@ -51,36 +51,44 @@ const LONGEST_MESSAGE: usize = 1000;
 #[derive(Clone, Debug)]
 pub(super) struct Events {
     recorder: mpsc::Sender<Report>,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Report {
-    object: Key,
-    api_version: Option<String>,
-    uid: Option<String>,
-    reason: String,
-    is_warning: bool,
-    message: String,
-    series_period: Duration,
+    /// Without what only its creation decides.
+    event: Event,
+    period: Duration,
 }
 
-/// An Event that was created.
 struct Series {
-    namespace: String,
-    name: String,
-    count: i32,
-    /// The last repetition.
-    report: Report,
-    /// Its time, until it is written.
-    unwritten: Option<Timestamp>,
+    /// As it was created, with its last repetition.
+    event: Event,
+    period: Duration,
+    is_written: bool,
     written: Instant,
+    /// When it was last repeated.
     last: Instant,
 }
 
-/// What the repetitions of an Event have in common: the object, its uid and the reason. A node that is created again under its name
-/// is another one.
-type SeriesKey = (Key, Option<String>, String);
+/// What the repetitions of an Event have in common: kind, namespace, name and uid of the object, and the reason. A node that is created
+/// again under its name is another one.
+type SeriesKey = [Option<String>; 5];
+
+fn series_key(event: &Event) -> SeriesKey {
+    let ObjectReference { kind, namespace, name, uid, .. } = &event.involved_object;
+    [kind, namespace, name, uid, &event.reason].map(Clone::clone)
+}
+
+fn cluster_scoped(kind: &Kind, name: &str, uid: Option<&str>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(kind.api_version()),
+        kind: Some(kind.kind.to_owned()),
+        name: Some(name.to_owned()),
+        uid: uid.map(str::to_owned),
+        ..ObjectReference::default()
+    }
+}
 
 impl Events {
     /// Starts the recorder; it ends with the last clone.
@@ -92,35 +100,12 @@ impl Events {
 
     /// Records a warning to the administrators, as an Event on the ClusterOperator.
     pub(super) fn warn(&self, reason: &str, message: String) {
-        let object =
-            Key { group: KIND.group.into(), kind: KIND.kind.into(), namespace: String::new(), name: NAME.into() };
-        let (api_version, reason) = (Some(KIND.api_version()), reason.to_owned());
-        let series_period = SERIES_PERIOD;
-        self.send(Report { object, api_version, uid: None, reason, is_warning: true, message, series_period });
+        self.send(cluster_scoped(&KIND, NAME, None), reason, true, message, SERIES_PERIOD);
     }
 
     /// Records something about a node, given by its name and uid. Returns whether the Event will be written, unless that fails.
     pub(super) fn of_node(&self, (name, uid): (&str, &str), reason: &str, is_warning: bool, message: String) -> bool {
-        let object =
-            Key { group: String::new(), kind: NODE.kind.into(), namespace: String::new(), name: name.to_owned() };
-        let (api_version, uid) = (Some(NODE.api_version()), Some(uid.to_owned()));
-        let (reason, series_period) = (reason.to_owned(), NODE_SERIES_PERIOD);
-        self.send(Report { object, api_version, uid, reason, is_warning, message, series_period })
-    }
-
-    /// Counts a node whose deletion was confirmed.
-    pub(super) fn confirmed_deletion(&self) {
-        self.metrics.confirmed_deletion();
-    }
-
-    /// Counts an error.
-    pub(super) fn failed(&self, cause: &'static str) {
-        self.metrics.failed(cause);
-    }
-
-    /// Counts a repair.
-    pub(super) fn repaired(&self, kind: &str) {
-        self.metrics.repaired(kind);
+        self.send(cluster_scoped(&NODE, name, Some(uid)), reason, is_warning, message, NODE_SERIES_PERIOD)
     }
 
     /// Records a change of an object, given as it is now or was last seen. Failures are logged where they are retried.
@@ -130,36 +115,52 @@ impl Events {
             Action::Skip | Action::Keep => warn!("{change}"),
             _ => info!("{change}"),
         }
-        let done = change.action.done();
-        self.metrics.changed(done, &change.object.kind);
+        let (done, key) = (change.action.done(), &change.object);
+        self.metrics.changes.of([done, &key.kind]).inc();
         let mut message = change.details();
         if message.is_empty() {
-            message = format!("{done} {}", change.object.kind);
+            message = format!("{done} {}", key.kind);
         }
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
-        self.send(Report {
-            object: change.object.clone(),
+        let object = ObjectReference {
             api_version: text(&object["apiVersion"]),
+            kind: Some(key.kind.clone()),
+            namespace: Some(key.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            name: Some(key.name.clone()),
             uid: text(&object["metadata"]["uid"]),
-            reason: capitalized(done),
-            is_warning: change.action == Action::Refuse,
-            message,
-            series_period: SERIES_PERIOD,
-        });
+            ..ObjectReference::default()
+        };
+        self.send(object, &capitalized(done), change.action == Action::Refuse, message, SERIES_PERIOD);
     }
 
     /// Returns whether there was room in the queue; without it the report is lost.
-    fn send(&self, mut report: Report) -> bool {
-        let end = (0..=LONGEST_MESSAGE).rev().find(|end| report.message.is_char_boundary(*end));
-        report.message.truncate(end.unwrap_or_default());
-        self.recorder.try_send(report).is_ok()
+    fn send(
+        &self,
+        involved_object: ObjectReference,
+        reason: &str,
+        is_warning: bool,
+        mut message: String,
+        period: Duration,
+    ) -> bool {
+        let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or_default());
+        let event = Event {
+            involved_object,
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
+            source: Some(EventSource { component: Some(REPORTER.to_owned()), host: None }),
+            reporting_component: Some(REPORTER.to_owned()),
+            ..Event::default()
+        };
+        self.recorder.try_send(Report { event, period }).is_ok()
     }
 }
 
 async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
     let mut series: HashMap<SeriesKey, Series> = HashMap::new();
     loop {
-        let due = series.values().filter(|one| one.unwritten.is_some()).map(|one| one.written + COUNT_PERIOD).min();
+        let due = series.values().filter(|one| !one.is_written).map(|one| one.written + COUNT_PERIOD).min();
         let due = due.unwrap_or_else(|| Instant::now() + SERIES_PERIOD);
         let report = match tokio::time::timeout_at(due.into(), receiver.recv()).await {
             Ok(None) => return,
@@ -167,74 +168,49 @@ async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
             Err(_) => None,
         };
         let now = Instant::now();
-        series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.last) < one.report.series_period);
-        if let Some(report) = report {
-            let key = (report.object.clone(), report.uid.clone(), report.reason.clone());
+        series.retain(|_, one| !one.is_written || now.duration_since(one.last) < one.period);
+        if let Some(Report { event, period }) = report {
+            let key = series_key(&event);
             if let Some(one) = series.get_mut(&key) {
-                one.count += 1;
-                one.last = now;
-                (one.report, one.unwritten) = (report, Some(now_in_seconds()));
-            } else if let Some((namespace, name)) = create(&client, report.clone()).await {
-                let one = Series { namespace, name, count: 1, report, unwritten: None, written: now, last: now };
-                series.insert(key, one);
+                one.event.count = one.event.count.map(|count| count + 1);
+                (one.event.message, one.event.last_timestamp) = (event.message, Some(Time(now_in_seconds())));
+                (one.is_written, one.last) = (false, now);
+            } else if let Some(event) = create(&client, event).await {
+                series.insert(key, Series { event, period, is_written: true, written: now, last: now });
             }
         }
-        for one in series.values_mut().filter(|one| now.duration_since(one.written) >= COUNT_PERIOD) {
-            let Some(at) = one.unwritten.take() else { continue };
-            one.written = now;
-            repeat(&client, one, at).await;
+        for one in series.values_mut().filter(|one| !one.is_written && now.duration_since(one.written) >= COUNT_PERIOD)
+        {
+            (one.is_written, one.written) = (true, now);
+            repeat(&client, &mut one.event).await;
         }
     }
 }
 
-/// Creates an Event, and returns its namespace and name.
-async fn create(client: &Client, report: Report) -> Option<(String, String)> {
-    let Key { kind, namespace, name: object, .. } = report.object;
-    let (time, involved_namespace) = (Some(Time(now_in_seconds())), Some(namespace).filter(|one| !one.is_empty()));
+async fn create(client: &Client, event: Event) -> Option<Event> {
+    let (object, time) = (&event.involved_object, Some(Time(now_in_seconds())));
     // Events on cluster-scoped objects belong into this namespace.
-    let namespace = involved_namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let name = name(&object, Timestamp::now());
-    let event = Event {
-        metadata: ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() },
-        involved_object: ObjectReference {
-            api_version: report.api_version,
-            kind: Some(kind),
-            namespace: involved_namespace,
-            name: Some(object),
-            uid: report.uid,
-            ..ObjectReference::default()
-        },
-        reason: Some(report.reason),
-        message: Some(report.message),
-        type_: Some(if report.is_warning { "Warning" } else { "Normal" }.to_owned()),
-        source: Some(EventSource { component: Some(REPORTER.to_owned()), host: None }),
-        reporting_component: Some(REPORTER.to_owned()),
-        count: Some(1),
-        first_timestamp: time.clone(),
-        last_timestamp: time,
-        ..Event::default()
-    };
+    let namespace = object.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let name = name(object.name.as_deref().unwrap_or_default(), Timestamp::now());
+    let metadata = ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() };
+    let event = Event { metadata, count: Some(1), first_timestamp: time.clone(), last_timestamp: time, ..event };
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
-    write(&name, api.create(&PostParams::default(), &event)).await.is_ok().then_some((namespace, name))
+    write(&name, api.create(&PostParams::default(), &event)).await.is_ok().then_some(event)
 }
 
 /// Writes the last repetition, as an Event of its own if the API server has forgotten the one before: by default it does after an
 /// hour.
-async fn repeat(client: &Client, one: &mut Series, at: Timestamp) {
-    if !count(client, one, at).await
-        && let Some((namespace, name)) = create(client, one.report.clone()).await
+async fn repeat(client: &Client, event: &mut Event) {
+    let Event { metadata: ObjectMeta { name, namespace, .. }, count, message, last_timestamp, .. } = &*event;
+    let (name, namespace) = (name.as_deref().unwrap_or_default(), namespace.as_deref().unwrap_or_default());
+    let patch = Patch::Merge(json!({"count": count, "message": message, "lastTimestamp": last_timestamp}));
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let written = write(name, api.patch(name, &PatchParams::default(), &patch)).await;
+    if written.is_err_and(|cause| cause.is_absent())
+        && let Some(created) = create(client, event.clone()).await
     {
-        (one.namespace, one.name, one.count) = (namespace, name, 1);
+        *event = created;
     }
-}
-
-/// Writes the last repetition. Returns whether the Event still exists, as far as is known.
-async fn count(client: &Client, series: &Series, at: Timestamp) -> bool {
-    let message = &series.report.message;
-    let patch = Patch::Merge(json!({"count": series.count, "message": message, "lastTimestamp": at.to_string()}));
-    let api: Api<Event> = Api::namespaced(client.clone(), &series.namespace);
-    let written = write(&series.name, api.patch(&series.name, &PatchParams::default(), &patch)).await;
-    !written.is_err_and(|cause| cause.is_absent())
 }
 
 async fn write(name: &str, request: impl Future<Output = kube::Result<Event>>) -> Result<(), request::Cause> {
@@ -286,15 +262,13 @@ mod tests {
     }
 
     fn report(uid: &str) -> Report {
-        Report {
-            object: Key { group: String::new(), kind: NODE.kind.into(), namespace: String::new(), name: "a".into() },
-            api_version: Some(NODE.api_version()),
-            uid: Some(uid.into()),
-            reason: "CrashLoop".into(),
-            is_warning: true,
-            message: "why".into(),
-            series_period: NODE_SERIES_PERIOD,
-        }
+        let event = Event {
+            involved_object: cluster_scoped(&NODE, "a", Some(uid)),
+            reason: Some("CrashLoop".into()),
+            message: Some("why".into()),
+            ..Event::default()
+        };
+        Report { event, period: NODE_SERIES_PERIOD }
     }
 
     #[tokio::test]
@@ -312,13 +286,12 @@ mod tests {
     #[tokio::test]
     async fn an_event_that_the_api_server_has_forgotten_is_created_anew() {
         let (client, created) = forgetful();
-        let now = Instant::now();
-        let (namespace, name) = ("default".into(), "a.0".into());
-        let mut one =
-            Series { namespace, name, count: 2, report: report("1"), unwritten: None, written: now, last: now };
-        repeat(&client, &mut one, Timestamp::UNIX_EPOCH).await;
-        assert_eq!((created.lock().unwrap().len(), one.count), (1, 1));
-        assert_ne!(one.name, "a.0");
+        let metadata =
+            ObjectMeta { name: Some("a.0".into()), namespace: Some("default".into()), ..ObjectMeta::default() };
+        let mut one = Event { metadata, count: Some(2), ..report("1").event };
+        repeat(&client, &mut one).await;
+        assert_eq!((created.lock().unwrap().len(), one.count), (1, Some(1)));
+        assert_ne!(one.metadata.name.as_deref(), Some("a.0"));
     }
 
     #[test]

@@ -1,22 +1,35 @@
 //! Brings about what is wanted (IO), or logs it in a dry run. No other module distinguishes the two.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
+use kube::Client;
+use serde_json::Value;
+use tracing::{info, warn};
+
 use crate::{
-    apply::{inventory::Inventory, settled::Settled},
+    apply::{
+        change::{Action, essence},
+        diff::Diff,
+        dry_run::{self, Error},
+        inventory::Inventory,
+        settled::Settled,
+        steps::{Sight, Steps},
+    },
+    cluster::read,
     controllers::{
         applier::Applier,
         apply_plan::{ApplyPlan, Wanted},
-        dry_run::DryRun,
+        backoff::Backoff,
         events::Events,
         failures::Stopped,
         observer::Observer,
         target::Target,
     },
-    object::{Key, Kind},
+    error::chain,
+    object::{Key, Kind, Object},
 };
 
 /// Brings a cluster to what is wanted, or logs what that would take.
@@ -36,7 +49,6 @@ impl Executor {
         Self(Mode::Write(ApplyPlan::new(own_namespace, events)))
     }
 
-    /// One that only logs.
     pub(super) fn dry_run() -> Self {
         Self(Mode::DryRun(DryRun::default()))
     }
@@ -83,26 +95,10 @@ impl Executor {
         }
     }
 
-    /// Starts over for a new plan, as [`Applier::replanned`] does.
-    pub(super) fn replanned(&mut self, only_restarts: bool) {
-        if let Some(applier) = self.applier_mut() {
-            applier.replanned(only_restarts);
-        }
-    }
-
-    /// The same where only these objects are planned in another way.
-    pub(super) fn replanned_some(&mut self, changed: &BTreeSet<Key>, only_restarts: bool) {
-        if let Some(applier) = self.applier_mut() {
-            applier.replanned_some(changed, only_restarts);
-        }
-    }
-
-    /// Where objects of ours may be.
     pub(super) fn inventory(&self, observer: &Observer) -> Inventory {
         self.writer().map_or_else(|| observer.locations(), |writer| writer.inventory(observer))
     }
 
-    /// When it is to act again, even without a change.
     pub(super) fn due(&self) -> Vec<Instant> {
         match &self.0 {
             Mode::Write(writer) => writer.due(),
@@ -110,17 +106,10 @@ impl Executor {
         }
     }
 
-    /// How many objects are repaired less often.
     pub(super) fn held_back(&self) -> usize {
-        self.applier().map_or(0, |applier| applier.contested().len())
+        self.applier().map_or(0, |applier| applier.contested.len())
     }
 
-    /// Whether an object was not written for want of room.
-    pub(super) fn is_cut(&self) -> bool {
-        self.applier().is_some_and(|applier| applier.is_cut)
-    }
-
-    /// Whether an object is annotated to be left alone.
     pub(super) fn skips(&self, key: &Key) -> bool {
         self.applier().is_some_and(|applier| applier.skips(key))
     }
@@ -153,4 +142,76 @@ impl Executor {
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
         self.writer().into_iter().flat_map(ApplyPlan::kept)
     }
+}
+
+/// Logs what the operator would do. It sends a dry run for an object only when the object or the plan has changed, so an idle process
+/// sends no requests.
+#[derive(Default)]
+struct DryRun {
+    /// The plan and the live state of each object at its last dry run.
+    asked: BTreeMap<Key, (Object, Option<Value>)>,
+    logged: BTreeMap<Key, String>,
+    backoff: Backoff,
+}
+
+impl DryRun {
+    async fn act(&mut self, target: &Target, wanted: Wanted<'_>) -> Result<(), Stopped> {
+        let Target { client, observer, .. } = target;
+        let Wanted { objects, may_prune, adopts, .. } = wanted;
+        self.backoff.ready(Instant::now())?;
+        for object in objects {
+            let live = observer.live(object);
+            let now = (object.clone(), live.map(essence));
+            if self.asked.get(&object.key()) == Some(&now) {
+                continue;
+            }
+            match ask(client, (object, live), adopts).await {
+                Ok(diff) => {
+                    self.asked.insert(object.key(), now);
+                    self.log(&diff);
+                }
+                Err(error) => {
+                    return Err(self.backoff.retrying(chain(&error), Duration::ZERO, error.retry_after()).into());
+                }
+            }
+        }
+        if !observer.awaits_leftovers() {
+            for (_, live, decision) in
+                observer.prune_decisions(objects).into_iter().filter(|(_, live, _)| may_prune(live))
+            {
+                if let Some(diff) = dry_run::removal(live, decision) {
+                    self.log(&diff);
+                }
+            }
+        }
+        self.backoff = Backoff::default();
+        Ok(())
+    }
+
+    fn log(&mut self, diff: &Diff) {
+        let (key, line) = (&diff.change.object, diff.line());
+        if self.logged.get(key) == Some(&line) {
+            return;
+        }
+        match diff.change.action {
+            // Logged only after something else.
+            Action::Unchanged if !self.logged.contains_key(key) => {}
+            Action::Refuse => warn!("dry run: {line}"),
+            _ => info!("dry run: {line}"),
+        }
+        self.logged.insert(key.clone(), line);
+    }
+}
+
+/// The change that the operator would make. An object without our label is seen by no watch, so it is read.
+async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), adopts: bool) -> Result<Diff, Error> {
+    let read = match live {
+        None if adopts => read::live(client, object).await?,
+        _ => None,
+    };
+    let sight = match live.or(read.as_ref()) {
+        None if !adopts => Sight::Unknown,
+        live => Sight::of(live),
+    };
+    dry_run::change(client, Steps::new(object, sight).adopting(adopts)).await
 }

@@ -34,7 +34,6 @@ impl From<String> for Stopped {
     }
 }
 
-/// The failure of an object.
 struct Failure {
     object: Key,
     /// Whether it is the API server's, and not the object's.
@@ -42,7 +41,6 @@ struct Failure {
     stopped: Stopped,
 }
 
-/// The failures of a pass.
 #[derive(Default)]
 pub(super) struct Failures(Vec<Failure>);
 
@@ -56,17 +54,14 @@ impl Failures {
         self.0.is_empty()
     }
 
-    /// Whether an object has failed.
     pub(super) fn has(&self, object: &Key) -> bool {
         self.0.iter().any(|failure| failure.object == *object)
     }
 
-    /// The failure of an object.
     pub(super) fn of_object(&self, object: &Key) -> Option<&Stopped> {
         self.0.iter().find(|failure| failure.object == *object).map(|failure| &failure.stopped)
     }
 
-    /// Whether the API server has failed.
     pub(super) fn is_servers(&self) -> bool {
         self.0.iter().any(|failure| failure.is_servers)
     }

@@ -14,15 +14,11 @@ use crate::{
         inventory::{self, Inventory, Location, PruneDecision},
         ownership::FIELD_MANAGER,
     },
-    cluster::{
-        seen::Seen,
-        watch::{Heard, Selector, Target},
-        watches::Watches,
-    },
+    cluster::{seen::Seen, watch::Target, watches::Watches},
     facts::{Document, Documents},
     grace::TRANSIENT_ERROR_GRACE,
     object::{
-        Kind, Object,
+        Object, condition,
         reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
     plan::kubernetes::sources::{Checks, Found},
@@ -61,7 +57,8 @@ pub(super) struct Observer {
     pub(super) cluster_type: ClusterType,
     /// Whether the process is told that the cluster is no OpenShift.
     is_told: bool,
-    documents: Vec<&'static Document>,
+    /// At first only the one that decides whether others are watched.
+    pub(super) documents: Vec<&'static Document>,
     /// Where nothing is planned any more and objects may have to be pruned.
     leftovers: BTreeSet<Location>,
     /// Whether a document may have changed since the last update.
@@ -77,7 +74,6 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Watches nothing yet.
     pub(super) fn new(client: Client, set_id: String) -> Self {
         Self {
             set_id,
@@ -102,18 +98,13 @@ impl Observer {
         let is_wanted = |plural: &str| documents.iter().any(|document| document.kind.plural == plural);
         self.watches.keep(|id| !matches!(id, Id::Document(plural) if !is_wanted(plural)));
         for document in &documents {
-            self.watches.start(Id::Document(document.kind.plural), || one(&document.kind, "", document.name));
+            self.watches.start(Id::Document(document.kind.plural), || Target::named(&document.kind, "", document.name));
         }
         self.documents = documents;
     }
 
-    /// Whether only the first document is watched, which tells whether there are others.
-    pub(super) fn watches_one_document(&self) -> bool {
-        self.documents.len() == 1
-    }
-
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
-        self.watches.start(Id::Inventory, || one(&CONFIG_MAP, own_namespace, inventory::NAME));
+        self.watches.start(Id::Inventory, || Target::named(&CONFIG_MAP, own_namespace, inventory::NAME));
     }
 
     /// Waits for events, and takes all that have arrived. Of a Secret only a digest is kept.
@@ -169,20 +160,18 @@ impl Observer {
     /// The documents that were seen, while others were not.
     pub(super) fn documents_so_far(&self) -> Documents {
         let mut documents = Documents::default();
-        for document in &self.documents {
-            let object = self.watches.get(&Id::Document(document.kind.plural), document.name);
-            // What cannot be read is reported when all were seen.
-            let _ = documents.take(document, object);
-        }
+        // What cannot be read is reported when all were seen.
+        let _ = self.read(&mut documents);
         documents
     }
 
     /// Updates the documents, if one may have changed since the last call; the error is that of a document that cannot be
     /// read.
     pub(super) fn update(&mut self, documents: &mut Documents) -> Option<Result<(), String>> {
-        if !std::mem::take(&mut self.documents_changed) {
-            return None;
-        }
+        std::mem::take(&mut self.documents_changed).then(|| self.read(documents))
+    }
+
+    fn read(&self, documents: &mut Documents) -> Result<(), String> {
         let mut read = Ok(());
         for document in &self.documents {
             let object = self.watches.get(&Id::Document(document.kind.plural), document.name);
@@ -191,7 +180,7 @@ impl Observer {
                 read = read.and(Err(format!("failed to read {plural}.{group}: {error}")));
             }
         }
-        Some(read)
+        read
     }
 
     /// Watches these ConfigMaps and Secrets, and no others.
@@ -199,7 +188,7 @@ impl Observer {
         self.watches.keep(|id| is_relevant(id, named));
         for reference in named {
             let Reference { kind, namespace, name } = reference;
-            self.watches.start(Id::Named(reference.clone()), || one(kind, namespace, name));
+            self.watches.start(Id::Named(reference.clone()), || Target::named(kind, namespace, name));
         }
         self.named_changed = true;
     }
@@ -302,8 +291,7 @@ impl Observer {
 
     /// Whether an operator has reported before, of this or of another program.
     pub(super) fn has_report(&self) -> bool {
-        let conditions = self.status_object().and_then(|object| object["status"]["conditions"].as_array());
-        conditions.into_iter().flatten().any(|condition| condition["type"] == "Available")
+        self.status_object().is_some_and(|object| !condition(object, "Available").is_null())
     }
 
     /// Where our objects may be: the locations of the inventory; where it was deleted, those of the objects that our status
@@ -313,9 +301,9 @@ impl Observer {
             return Inventory::read(inventory);
         }
         let status_object = self.status_object().filter(|object| {
-            let ccms = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+            let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
             let is_deleted = self.watches.seen(&Id::Inventory).is_some_and(Seen::is_synced);
-            is_deleted && ccms.into_iter().any(|entry| entry["manager"] == FIELD_MANAGER)
+            is_deleted && entries.into_iter().any(|entry| entry["manager"] == FIELD_MANAGER)
         });
         let related = status_object.and_then(|object| object["status"]["relatedObjects"].as_array());
         Inventory::of_references(related.into_iter().flatten().map(|object| {
@@ -332,11 +320,6 @@ impl Observer {
     pub(super) fn status_object(&self) -> Option<&Value> {
         self.watches.get(&Id::Status, status::write::NAME)
     }
-}
-
-/// A watch of one object.
-pub(super) fn one(kind: &'static Kind, namespace: &str, name: &str) -> Target {
-    Target { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()), heard: Heard::default() }
 }
 
 /// Whether a watch is relevant if only these named objects are. Without the nodes nothing is explained, and everything else done.

@@ -17,9 +17,8 @@ use crate::{
         engine::Fleet,
         executor::Executor,
         now_in_seconds,
-        progress::Progress,
-        rollouts::{Rollouts, held_up_by},
-        view::{View, external::not_given},
+        progress::{Progress, Rollouts, held_up_by},
+        view::{View, not_given},
     },
     facts::Facts,
     grace::{ROLLOUT_GRACE, TRANSIENT_ERROR_GRACE},
@@ -28,14 +27,14 @@ use crate::{
     process::leadership::Authority,
     provider::Origin,
     status::{
-        cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRUSTED_CA},
-        outcome::{Acted, names},
+        cluster_operator::{self, CLOUD_CONFIG, Context, Status, TRUSTED_CA},
+        outcome::{Outcome, names},
     },
 };
 
 pub(super) struct OpenShift {
-    authority: Authority,
-    executor: Executor,
+    pub(super) authority: Authority,
+    pub(super) executor: Executor,
     /// The changes of inputs that are not planned for yet.
     changes: Changes,
     /// The revision of the view that the last plan was computed from.
@@ -43,22 +42,16 @@ pub(super) struct OpenShift {
     /// The last good plan; it stays in force while an input is bad.
     plan: Option<Arc<Plan>>,
     bad_input: Option<String>,
-    /// What was logged about the facts.
     notes: Vec<String>,
     /// Whether both config-sync controllers have ever reported that they are available.
     is_gate_open: bool,
     gated_since: Option<Instant>,
-    progress: Progress<Outcome>,
-    /// How many workloads are rolled out, are being rolled out, and are stuck.
+    progress: Progress,
     workloads: [usize; 3],
 }
 
 /// An outcome to report, or what keeps the operator from one: it has not lasted long enough to be reported, or its retry is not due.
 type Reconciled = Result<Outcome, String>;
-
-fn failed(error: String) -> Outcome {
-    Outcome::Acted(Acted::Failed { error, is_terminal: false })
-}
 
 impl Fleet for OpenShift {
     type Acted = Reconciled;
@@ -97,7 +90,7 @@ impl Fleet for OpenShift {
         let is_gated = self.gated_since.is_some();
         let wrong = if problem.is_some() || is_gated { self.wrong(view, problem) } else { None };
         match wrong {
-            Some(error) => self.tell(view, failed(error), pass).await,
+            Some(error) => self.tell(view, Outcome::failed(error), pass).await,
             None if is_gated => pass.retrying.extend(pending),
             None => pass.waiting.extend(pending),
         }
@@ -111,7 +104,7 @@ impl Fleet for OpenShift {
             Some(gated) => gated,
             None => self.apply(view).await,
         };
-        Some(self.wrong(view, problem).map_or(reconciled, |error| Ok(failed(error))))
+        Some(self.wrong(view, problem).map_or(reconciled, |error| Ok(Outcome::failed(error))))
     }
 
     async fn report(&mut self, view: &mut View, acted: Reconciled, pass: &mut Pass) {
@@ -144,11 +137,6 @@ impl OpenShift {
         }
     }
 
-    /// What it acts with, for another fleet.
-    pub(super) fn into_parts(self) -> (Authority, Executor) {
-        (self.authority, self.executor)
-    }
-
     /// What has to be reported whatever else is done: a bad input, else the problem of a watch, else that of the config-sync controllers.
     fn wrong(&self, view: &View, problem: Option<String>) -> Option<String> {
         self.bad_input.clone().or(problem).or_else(|| config_problem(&view.status()))
@@ -158,7 +146,7 @@ impl OpenShift {
     fn conclude(&mut self, view: &mut View, pass: &mut Pass) {
         let Self { progress, executor, gated_since, .. } = self;
         let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_GRACE);
-        let due = [gated_since.map(|since| since + TRANSIENT_ERROR_GRACE), rolling_since, view.status_due()];
+        let due = [gated_since.map(|since| since + TRANSIENT_ERROR_GRACE), rolling_since];
         pass.due.extend(due.into_iter().flatten().chain(progress.due()).chain(executor.due()));
         pass.held_back = executor.held_back();
         let succeeded = executor.writes() && progress.last.as_ref().is_some_and(Outcome::is_well);
@@ -183,25 +171,24 @@ impl OpenShift {
         let since = *self.gated_since.get_or_insert_with(Instant::now);
         let why = format!("nothing is applied before the {} has reported that it is available", controller.name);
         let has_lasted = since.elapsed() >= TRANSIENT_ERROR_GRACE;
-        Some(if has_lasted { Ok(failed(why)) } else { Err(why) })
+        Some(if has_lasted { Ok(Outcome::failed(why)) } else { Err(why) })
     }
 
-    /// Plans again if an input has changed.
     fn replan(&mut self, view: &View) {
-        if self.revision == view.revision() || !view.target.observer.pending_inputs(&view.references).is_empty() {
+        if self.revision == view.revision || !view.target.observer.pending_inputs(&view.references).is_empty() {
             return;
         }
         let now = Instant::now();
         // Each rollout of a Deployment may interrupt its pods: changes that come together become one. At a start the last
         // inputs arrive one by one, and what runs was started with them.
-        if self.progress.last.is_some() && !self.changes.are_over(view.revision(), now) {
+        if self.progress.last.is_some() && !self.changes.are_over(view.revision, now) {
             return;
         }
-        (self.revision, self.changes) = (view.revision(), Changes::default());
+        (self.revision, self.changes) = (view.revision, Changes::default());
         let plan = view.plan().map(Arc::new);
         self.bad_input = plan.as_ref().err().cloned();
         if let (Some(_), Some(applier)) = (&self.bad_input, self.executor.applier()) {
-            applier.events.failed("bad_input");
+            applier.events.metrics.errors.of(["bad_input"]).inc();
         }
         let notes = view.facts().map_or(&[][..], Facts::notes);
         if self.notes != notes {
@@ -216,21 +203,22 @@ impl OpenShift {
             let only_restarts =
                 self.plan.as_ref().is_some_and(|before| only_restarts(plan.objects(), before.objects()));
             self.plan = Some(plan);
-            self.executor.replanned(only_restarts);
+            if let Some(applier) = self.executor.applier_mut() {
+                applier.replanned(only_restarts);
+            }
         }
     }
 
-    /// Applies the plan, and checks the rollouts.
     async fn apply(&mut self, view: &mut View) -> Reconciled {
         let Some(plan) = self.plan.clone() else {
             // Every input was seen, so one is bad.
-            return Ok(failed(self.bad_input.clone().unwrap_or_default()));
+            return Ok(Outcome::failed(self.bad_input.clone().unwrap_or_default()));
         };
         let gone = view.gone_provider();
         if let Some(name) = &gone
             && !view.settings.remove_providers.contains(name)
         {
-            return Ok(failed(not_given(name)));
+            return Ok(Outcome::failed(not_given(name)));
         }
         if let Plan::Nothing { why } = &*plan
             && gone.is_none()
@@ -259,11 +247,11 @@ impl OpenShift {
                 let rollouts = Rollouts::of(observer, objects, |key| self.executor.skips(key));
                 self.workloads = rollouts.workloads;
                 let held_up_by = |waiting: &[_]| held_up_by(observer.nodes(), objects, waiting);
-                Ok(Outcome::Acted(self.progress.of_rollouts(settled, rollouts, held_up_by)))
+                Ok(self.progress.of_rollouts(settled, rollouts, held_up_by))
             }
             Err(stopped) => {
                 let error = stopped.advised(view.provider().and_then(|provider| provider.origin.as_ref()));
-                if stopped.is_reported { Ok(failed(error)) } else { Err(error) }
+                if stopped.is_reported { Ok(Outcome::failed(error)) } else { Err(error) }
             }
         }
     }
@@ -274,8 +262,7 @@ impl OpenShift {
             return;
         }
         pass.retrying.extend(self.write(view, &outcome).await.err());
-        let is_rollout = matches!(&outcome, Outcome::Acted(acted) if acted.is_rollout());
-        self.progress.take(outcome, is_rollout);
+        self.progress.take(outcome);
     }
 
     /// Writes an outcome, unless the status has it already.
@@ -287,19 +274,18 @@ impl OpenShift {
             self.log(outcome);
             return Ok(());
         }
-        self.progress.reporting.ready(Instant::now())?;
+        self.progress.writer.ready()?;
         let before = view.status();
         let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
         let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.facts.namespace);
-        let related_objects = match self.plan {
-            // Objects that a previous process has applied still exist.
-            None if !before.related_objects.is_empty() => before.related_objects.clone(),
-            // Without an inventory only this list says where objects of an earlier plan are.
-            _ if view.target.observer.inventory().is_none() && !before.related_objects.is_empty() => {
-                before.related_objects.clone()
-            }
-            _ => cluster_operator::related_objects(own_namespace, namespace, objects, self.executor.kept()),
+        // Without a plan the objects that a previous process has applied still exist. Without an inventory only this list says where
+        // objects of an earlier plan are.
+        let keeps_list = self.plan.is_none() || view.target.observer.inventory().is_none();
+        let related_objects = if keeps_list && !before.related_objects.is_empty() {
+            before.related_objects.clone()
+        } else {
+            cluster_operator::related_objects(own_namespace, namespace, objects, self.executor.kept())
         };
         let notes = view.facts().map_or(&[][..], Facts::notes);
         let origin = view.provider().and_then(|provider| provider.origin.as_ref());
@@ -311,37 +297,32 @@ impl OpenShift {
         self.log(outcome);
         let now = now_in_seconds().to_string();
         let next = before.next(outcome, &Context { version, related_objects, remarks, now: &now });
-        view.report((FIELD_MANAGER, &next), outcome.is_well(), &self.authority, &mut self.progress.reporting).await
+        self.progress.writer.write(view, (FIELD_MANAGER, &next), outcome.is_well(), &self.authority).await
     }
 
     /// Whether a rollout has only just begun, in a version that was reached before.
     fn is_short_rollout(&self, outcome: &Outcome, before: &Status, version: &str) -> bool {
-        let is_rolling_out = matches!(outcome, Outcome::Acted(Acted::RollingOut { .. }));
+        let is_rolling_out = matches!(outcome, Outcome::RollingOut { .. });
         let is_short = || self.progress.rolling_since.is_some_and(|since| since.elapsed() < ROLLOUT_GRACE);
         is_rolling_out && before.is_at(version) && is_short()
     }
 
     fn log(&mut self, outcome: &Outcome) {
-        let (is_dry_run, progress) = (!self.executor.writes(), &mut self.progress);
-        let degraded = |text: &str| error!("{text}");
-        let normal = |text: &str| info!("{text}");
-        match outcome {
-            Outcome::Nothing(why) if is_dry_run => {
-                progress.log(format!("dry run: nothing would be applied: {why}"), normal);
+        let is_dry_run = !self.executor.writes();
+        let (text, is_degraded) = match outcome {
+            Outcome::Nothing(why) if is_dry_run => (format!("dry run: nothing would be applied: {why}"), false),
+            Outcome::Nothing(why) => (format!("nothing is to be applied: {why}"), false),
+            Outcome::Failed { error, .. } | Outcome::Stuck(_, error) if is_dry_run => {
+                (format!("dry run: the operator would be degraded: {error}"), true)
             }
-            Outcome::Nothing(why) => progress.log(format!("nothing is to be applied: {why}"), normal),
-            Outcome::Acted(Acted::Failed { error, .. } | Acted::Stuck(_, error)) if is_dry_run => {
-                progress.log(format!("dry run: the operator would be degraded: {error}"), degraded);
+            Outcome::Failed { error, .. } | Outcome::Stuck(_, error) => (format!("degraded: {error}"), true),
+            _ if is_dry_run => return,
+            Outcome::RollingOut { rollouts, nodes, .. } => {
+                (format!("waiting for the rollout of {}{nodes}", names(rollouts)), false)
             }
-            Outcome::Acted(Acted::Failed { error, .. } | Acted::Stuck(_, error)) => {
-                progress.log(format!("degraded: {error}"), degraded);
-            }
-            Outcome::Acted(_) if is_dry_run => {}
-            Outcome::Acted(Acted::RollingOut { rollouts, nodes, .. }) => {
-                progress.log(format!("waiting for the rollout of {}{nodes}", names(rollouts)), normal);
-            }
-            Outcome::Acted(Acted::Applied(_)) => progress.log("everything is applied and runs".to_owned(), normal),
-        }
+            _ => ("everything is applied and runs".to_owned(), false),
+        };
+        self.progress.log(text, |text| if is_degraded { error!("{text}") } else { info!("{text}") });
     }
 }
 

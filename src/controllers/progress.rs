@@ -1,43 +1,97 @@
-//! The progress of each member of the fleet, from pass to pass.
+//! The rollouts of planned objects, from their watches, and the progress of each member of the fleet from pass to pass.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use crate::{
     apply::settled::Settled,
-    controllers::{backoff::Backoff, rollouts::Rollouts},
+    controllers::{observer::Observer, status_writer::StatusWriter},
     grace::TRANSIENT_ERROR_GRACE,
-    object::Key,
-    status::outcome::Acted,
+    nodes::{node::Node, placement},
+    object::{Key, Object},
+    status::{
+        outcome::Outcome,
+        rollout::{self, Rollout},
+    },
 };
 
-/// What has come of one that is reported to.
-#[derive(Debug)]
-pub(super) struct Progress<Outcome> {
-    /// What the last pass has come to; it stays reported while an error is retried.
-    pub(super) last: Option<Outcome>,
-    /// What of that was logged last.
-    logged: String,
-    /// Since when a rollout has been stuck.
-    pub(super) stuck_since: Option<Instant>,
-    /// Since when a rollout has not ended.
-    pub(super) rolling_since: Option<Instant>,
-    /// The writes of the status that have failed.
-    pub(super) reporting: Backoff,
+const MOST_NODES: usize = 5;
+
+#[derive(Debug, Default)]
+pub(super) struct Rollouts {
+    /// The objects that are not rolled out.
+    pub(super) waiting: Vec<Key>,
+    pub(super) stuck: Option<String>,
+    pub(super) workloads: [usize; 3],
 }
 
-impl<Outcome> Default for Progress<Outcome> {
-    fn default() -> Self {
-        Self {
-            last: None,
-            logged: String::new(),
-            stuck_since: None,
-            rolling_since: None,
-            reporting: Backoff::default(),
+impl Rollouts {
+    /// Of these objects; those that are left alone and that no watch shows do not count.
+    pub(super) fn of(observer: &Observer, objects: &[Object], is_left_alone: impl Fn(&Key) -> bool) -> Self {
+        let mut all = Self::default();
+        for object in objects {
+            let rollout = observer.live(object).map(rollout::of);
+            if object.pod_spec().is_some() {
+                let state = match &rollout {
+                    Some(Rollout::Done) => 0,
+                    Some(Rollout::Stuck { .. }) => 2,
+                    Some(Rollout::Progressing) | None => 1,
+                };
+                all.workloads[state] += 1;
+            }
+            if rollout.is_none() && is_left_alone(&object.key()) {
+                continue;
+            }
+            if let Some(Rollout::Stuck { why }) = &rollout {
+                all.stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
+            }
+            if rollout != Some(Rollout::Done) {
+                all.waiting.push(object.key());
+            }
         }
+        all
     }
 }
 
-impl<Outcome: PartialEq> Progress<Outcome> {
+/// The nodes, of all of these, that may hold up these rollouts, for people; empty without one (pure). A pod on a machine that is gone is
+/// neither replaced nor removed before somebody says that the machine will not come back.
+pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Object], waiting: &[Key]) -> String {
+    let pods: Vec<_> =
+        objects.iter().filter(|object| waiting.contains(&object.key())).filter_map(Object::pod_spec).collect();
+    if pods.is_empty() {
+        return String::new();
+    }
+    let is_one = |node: &Node| !node.is_ready() && pods.iter().any(|pod| placement::fits(pod, node));
+    // By name, each with whether it is a server.
+    let nodes: BTreeMap<String, bool> =
+        nodes.into_iter().filter(is_one).map(|node| (node.name.clone(), node.is_server())).collect();
+    if nodes.is_empty() {
+        return String::new();
+    }
+    let more = nodes.len().saturating_sub(MOST_NODES);
+    let names: Vec<_> = nodes.keys().take(MOST_NODES).map(String::as_str).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    // Whoever deletes the Node of a server for the sake of a rollout should know what else goes with it.
+    let has_server = nodes.values().take(MOST_NODES).any(|is_server| *is_server);
+    let etcd = if has_server { "; a k3s or RKE2 server leaves etcd with its Node" } else { "" };
+    format!(
+        "; of the nodes for its pods these are not ready: {}{more}: repair them, or delete the Node of a machine that is gone for \
+         good{etcd}",
+        names.join(", ")
+    )
+}
+
+/// What has come of one that is reported to.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// What the last pass has come to; it stays reported while an error is retried.
+    pub(super) last: Option<Outcome>,
+    logged: String,
+    stuck_since: Option<Instant>,
+    pub(super) rolling_since: Option<Instant>,
+    pub(super) writer: StatusWriter,
+}
+
+impl Progress {
     /// What the rollouts of objects have come to that are applied. `held_up_by` names the nodes that may hold up these: it is asked
     /// where one is stuck, or takes long.
     pub(super) fn of_rollouts(
@@ -45,27 +99,27 @@ impl<Outcome: PartialEq> Progress<Outcome> {
         settled: Settled,
         rollouts: Rollouts,
         held_up_by: impl Fn(&[Key]) -> String,
-    ) -> Acted {
+    ) -> Outcome {
         let Rollouts { waiting: rollouts, stuck, .. } = rollouts;
         let has_lasted = |since: Instant| since.elapsed() >= TRANSIENT_ERROR_GRACE;
         self.stuck_since = stuck.as_ref().map(|_| self.stuck_since.unwrap_or_else(Instant::now));
         if let Some(why) = stuck
             && self.stuck_since.is_some_and(has_lasted)
         {
-            return Acted::Stuck(settled, why + &held_up_by(&rollouts));
+            return Outcome::Stuck(settled, why + &held_up_by(&rollouts));
         }
         self.rolling_since = (!rollouts.is_empty()).then(|| self.rolling_since.unwrap_or_else(Instant::now));
         if rollouts.is_empty() {
-            return Acted::Applied(settled);
+            return Outcome::Applied(settled);
         }
         let nodes = if self.rolling_since.is_some_and(has_lasted) { held_up_by(&rollouts) } else { String::new() };
-        Acted::RollingOut { settled, rollouts, nodes }
+        Outcome::RollingOut { settled, rollouts, nodes }
     }
 
-    /// Takes what a pass has come to, which concerns a rollout or not. Returns whether that is another outcome than the last one.
-    pub(super) fn take(&mut self, outcome: Outcome, is_rollout: bool) -> bool {
+    /// Takes what a pass has come to. Returns whether that is another outcome than the last one.
+    pub(super) fn take(&mut self, outcome: Outcome) -> bool {
         // A rollout has its own time: what was waited for before an error, a bad input or a pause does not count for the next one.
-        if !is_rollout {
+        if !outcome.is_rollout() {
             (self.stuck_since, self.rolling_since) = (None, None);
         }
         let is_other = self.last.as_ref() != Some(&outcome);
@@ -82,25 +136,77 @@ impl<Outcome: PartialEq> Progress<Outcome> {
     }
 
     /// When it may have come to something else, or its status is to be written again.
-    pub(super) fn due(&self) -> impl Iterator<Item = Instant> + use<Outcome> {
+    pub(super) fn due(&self) -> impl Iterator<Item = Instant> + use<> {
         let rollouts = [self.stuck_since, self.rolling_since].map(|since| Some(since? + TRANSIENT_ERROR_GRACE));
-        rollouts.into_iter().chain([self.reporting.due()]).flatten()
+        rollouts.into_iter().flatten().chain(self.writer.due())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn node(name: &str, role: &str, ready: &str) -> Node {
+        Node::of(&json!({"metadata": {"name": name, "labels": {"role": role}},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
+    }
+
+    /// What holds up the rollout of a workload for nodes with `role: ccm`.
+    fn held_up_by(nodes: &[Node]) -> String {
+        let pod = json!({"nodeSelector": {"role": "ccm"}});
+        let object = |kind: &str, spec: Value| {
+            let metadata = json!({"name": "a", "namespace": "n"});
+            Object::new(json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec})).unwrap()
+        };
+        let waits = object("DaemonSet", json!({"template": {"spec": pod}}));
+        // It is rolled out, so no node holds it up.
+        let done = object("Deployment", json!({"template": {"spec": {}}}));
+        let waiting = [waits.key()];
+        super::held_up_by(nodes.to_vec(), &[waits, done], &waiting)
+    }
+
+    #[test]
+    fn the_nodes_are_named_that_may_hold_up_a_rollout_and_no_others() {
+        let others = [node("ready", "ccm", "True"), node("elsewhere", "worker", "Unknown")];
+        assert_eq!(held_up_by(&[]), "");
+        assert_eq!(held_up_by(&others), "");
+        let dead = |name: &str| node(name, "ccm", "Unknown");
+        let [ready, elsewhere] = others;
+        assert_eq!(
+            held_up_by(&[dead("b"), ready, dead("a"), elsewhere]),
+            "; of the nodes for its pods these are not ready: a, b: repair them, or delete the Node of a machine that is gone for good"
+        );
+        let many: Vec<_> = ["g", "f", "e", "d", "c", "b", "a"].map(dead).into();
+        let text = held_up_by(&many);
+        assert!(text.contains("not ready: a, b, c, d, e and 2 more: repair"), "{text}");
+        // Nothing that waits has pods.
+        assert_eq!(super::held_up_by([dead("a")], &[], &[]), "");
+    }
+
+    #[test]
+    fn of_a_server_it_is_said_what_goes_with_its_node() {
+        let etcd = "gone for good; a k3s or RKE2 server leaves etcd with its Node";
+        for label in ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd"] {
+            let server = Node::of(&json!({"metadata": {"name": "server", "labels": {"role": "ccm", label: ""}}}));
+            let text = held_up_by(&[node("worker", "ccm", "False"), server]);
+            assert!(text.contains("server, worker: repair them") && text.ends_with(etcd), "{text}");
+        }
+    }
 
     #[test]
     fn a_rollout_after_something_else_has_its_whole_time() {
         let (mut progress, since) = (Progress::default(), Some(Instant::now()));
-        for (outcome, is_rollout) in [("rolling out", true), ("stuck", true), ("paused", false), ("applied", false)] {
+        let rolling_out =
+            Outcome::RollingOut { settled: Settled::after_pass(), rollouts: Vec::new(), nodes: String::new() };
+        let stuck = Outcome::Stuck(Settled::after_pass(), "why".into());
+        for outcome in [rolling_out, stuck, Outcome::Paused, Outcome::Applied(Settled::after_pass())] {
             (progress.stuck_since, progress.rolling_since) = (since, since);
-            assert!(progress.take(outcome, is_rollout), "{outcome}");
-            let left = since.filter(|_| is_rollout);
-            assert_eq!((progress.stuck_since, progress.rolling_since), (left, left), "{outcome}");
-            assert!(!progress.take(outcome, is_rollout), "it is the same");
+            assert!(progress.take(outcome.clone()), "{outcome:?}");
+            let left = since.filter(|_| outcome.is_rollout());
+            assert_eq!((progress.stuck_since, progress.rolling_since), (left, left), "{outcome:?}");
+            assert!(!progress.take(outcome), "it is the same");
         }
     }
 }

@@ -10,6 +10,7 @@ use tracing::{error, info};
 use crate::{
     apply::ownership::{Need, need},
     controllers::{Pass, applier::Applier, events::Events, failures::Stopped, view::View},
+    grace::SYNC_GRACE,
     object::{Object, reference::Reference},
     process::leadership::Authority,
     status::cluster_operator::{Controller, SyncResult},
@@ -35,8 +36,18 @@ impl From<String> for Unknown {
     }
 }
 
-/// The shared part of a controller.
-pub(super) struct Sync {
+/// What a controller syncs.
+pub(super) trait Source {
+    fn desire(&mut self, view: &View) -> Desired;
+
+    /// Warns of what is no error, in every pass of a leader.
+    fn warn(&mut self, _: &View) {}
+}
+
+pub(super) struct Sync<S> {
+    pub(super) source: S,
+    /// The objects that the desired state is computed from.
+    needs: fn(&View) -> BTreeSet<Reference>,
     /// The revision of the view that the desired state was computed from; `None` if another input has changed since.
     pub(super) revision: Option<u64>,
     desired: Desired,
@@ -47,46 +58,41 @@ pub(super) struct Sync {
     last: Option<SyncResult>,
 }
 
-impl Sync {
-    pub(super) fn new(controller: &'static Controller, authority: Authority, events: Events) -> Self {
+impl<S: Source> Sync<S> {
+    pub(super) fn new(
+        source: S,
+        needs: fn(&View) -> BTreeSet<Reference>,
+        controller: &'static Controller,
+        (authority, events): (Authority, Events),
+    ) -> Self {
         Self {
+            source,
+            needs,
             revision: None,
             desired: Err(Unknown::Waiting(Vec::new())),
             controller,
             authority,
-            applier: Applier::new(events, controller.grace),
+            applier: Applier::new(events, SYNC_GRACE),
             unreadable_since: None,
             last: None,
         }
     }
 
-    /// Whether the controller may write.
-    pub(super) fn leads(&self) -> bool {
-        self.authority.write_budget().is_some()
-    }
-
-    /// Whether the desired state has to be computed again. While one of its `needs` has not been seen it cannot be.
-    pub(super) fn is_outdated(&mut self, view: &View, needs: &BTreeSet<Reference>) -> bool {
-        if self.revision == Some(view.revision()) && !matches!(self.desired, Err(Unknown::Waiting(_))) {
-            return false;
+    /// Computes the desired state again if an input has changed. While one of its `needs` has not been seen it cannot be.
+    fn update(&mut self, view: &View, needs: &BTreeSet<Reference>) {
+        if self.revision == Some(view.revision) && !matches!(self.desired, Err(Unknown::Waiting(_))) {
+            return;
         }
         let pending = view.target.observer.pending_inputs(needs);
-        let is_complete = pending.is_empty();
-        if !is_complete {
-            self.desire(Err(Unknown::Waiting(pending)), view);
-        }
-        is_complete
-    }
-
-    pub(super) fn desire(&mut self, desired: Desired, view: &View) {
+        let desired = if pending.is_empty() { self.source.desire(view) } else { Err(Unknown::Waiting(pending)) };
         if self.desired != desired {
             self.desired = desired;
             if matches!(self.desired, Err(Unknown::BadInput(_))) {
-                self.applier.events.failed("bad_input");
+                view.target.metrics.errors.of(["bad_input"]).inc();
             }
             self.applier.replanned(false);
         }
-        self.revision = Some(view.revision());
+        self.revision = Some(view.revision);
     }
 
     /// The controller with its result to report, if there is one yet.
@@ -94,30 +100,31 @@ impl Sync {
         (self.controller, self.last.as_ref())
     }
 
-    /// Applies the desired state. `needs` are the objects that the state is computed from.
-    pub(super) async fn pass(&mut self, view: &mut View, needs: &BTreeSet<Reference>) -> Pass {
+    pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
+        let needs = &(self.needs)(view);
+        self.update(view, needs);
         if let Some(problem) = self.authority.problem() {
             return Pass { waiting: vec![problem], ..Pass::default() };
         }
-        if !self.leads() {
+        if self.authority.write_budget().is_none() {
             return Pass::default();
         }
-        let grace = self.controller.grace;
+        self.source.warn(view);
         let is_unreadable = matches!(self.desired, Err(Unknown::Unreadable(_)));
         self.unreadable_since = is_unreadable.then(|| self.unreadable_since.unwrap_or_else(Instant::now));
         let (mut waiting, mut retrying) = (Vec::new(), Vec::new());
         let result = match &self.desired {
             Err(Unknown::Waiting(pending)) => {
                 waiting.clone_from(pending);
-                view.target.observer.lasting_problem_of_inputs(grace, needs).map(Err)
+                view.target.observer.lasting_problem_of_inputs(SYNC_GRACE, needs).map(Err)
             }
-            Err(Unknown::Unreadable(error)) if self.unreadable_since.is_some_and(|at| at.elapsed() < grace) => {
+            Err(Unknown::Unreadable(error)) if self.unreadable_since.is_some_and(|at| at.elapsed() < SYNC_GRACE) => {
                 retrying.push(error.clone());
                 self.last.clone()
             }
             Err(Unknown::Unreadable(error) | Unknown::BadInput(error)) => Some(Err(error.clone())),
             Ok(objects) => match apply(&mut self.applier, &self.authority, view, objects).await {
-                Ok(()) => Some(view.target.observer.lasting_problem_of_inputs(grace, needs).map_or(Ok(()), Err)),
+                Ok(()) => Some(view.target.observer.lasting_problem_of_inputs(SYNC_GRACE, needs).map_or(Ok(()), Err)),
                 Err(Stopped { error, is_reported: false, .. }) if !matches!(self.last, Some(Err(_))) => {
                     retrying.push(error);
                     self.last.clone()
@@ -134,11 +141,13 @@ impl Sync {
             }
             self.last = Some(result);
         }
-        let due =
-            [self.unreadable_since.map(|since| since + grace), view.target.observer.watches.problem_lasts_at(grace)];
+        let due = [
+            self.unreadable_since.map(|since| since + SYNC_GRACE),
+            view.target.observer.watches.problem_lasts_at(SYNC_GRACE),
+        ];
         let due = due.into_iter().chain(self.applier.due()).flatten().collect();
         let succeeded = matches!(self.last, Some(Ok(()))).then_some(self.controller.word);
-        Pass { waiting, retrying, due, held_back: self.applier.contested().len(), succeeded, ..Pass::default() }
+        Pass { waiting, retrying, due, held_back: self.applier.contested.len(), succeeded, ..Pass::default() }
     }
 }
 
@@ -174,32 +183,8 @@ async fn apply(
         }
     }
     applier.finish()?;
-    match applier.overruled().next() {
-        Some((key, fields)) => Err(Stopped {
-            error: format!(
-                "the API server or an admission plugin changes {key} when it is applied: {}",
-                fields.join(", ")
-            ),
-            is_reported: true,
-            is_terminal: false,
-            is_denied: false,
-        }),
-        None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use kube::Client;
-    use tokio::sync::watch;
-
-    use super::*;
-    use crate::{controllers::metrics::Metrics, process::leadership::Leadership};
-
-    /// Never leads, and so never writes.
-    pub(in crate::controllers) fn sync(controller: &'static Controller, client: Client) -> Sync {
-        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let events = Events::start(client, Metrics::default());
-        Sync::new(controller, Authority { leadership, shutdown }, events)
-    }
+    let Some((key, fields)) = applier.overruled().next() else { return Ok(()) };
+    let error =
+        format!("the API server or an admission plugin changes {key} when it is applied: {}", fields.join(", "));
+    Err(Stopped { is_reported: true, ..error.into() })
 }

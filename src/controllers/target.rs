@@ -7,7 +7,10 @@ use kube::Client;
 
 use crate::{
     controllers::{
-        diagnoser::Diagnoser, events::Events, metrics::Metrics, node_counts::NodeCounts, observer::Observer,
+        diagnoser::{Diagnoser, NodeCounts},
+        events::Events,
+        metrics::Metrics,
+        observer::Observer,
     },
     nodes::identity::CcmIdentity,
 };
@@ -15,15 +18,10 @@ use crate::{
 /// One API server: nothing outside of it holds a client, so a process may have several that know nothing of each other.
 pub(super) struct Target {
     pub(super) client: Client,
-    /// What is seen of it.
     pub(super) observer: Observer,
-    /// What is recorded in it.
     pub(super) events: Events,
-    /// The nodes in figures.
     pub(super) node_counts: NodeCounts,
-    /// Why some of them wait.
     pub(super) diagnoser: Diagnoser,
-    /// What is measured of it.
     pub(super) metrics: Metrics,
 }
 
@@ -40,7 +38,6 @@ impl Target {
         }
     }
 
-    /// Watches and counts the nodes.
     pub(super) fn count_nodes(&mut self) {
         self.observer.watch_nodes();
         self.node_counts.update(&mut self.observer);
@@ -58,8 +55,12 @@ impl Target {
     pub(super) fn measure(&self) {
         let Self { observer, node_counts, diagnoser, metrics, .. } = self;
         let since = [node_counts.tainted, diagnoser.since()].into_iter().flatten().min();
-        metrics.nodes_are(node_counts.total, node_counts.uninitialized, since.map_or(0, Timestamp::as_second));
-        metrics.nodes_wait(&diagnoser.reasons());
+        metrics.nodes.set(node_counts.total as u64);
+        metrics.uninitialized.set(node_counts.uninitialized as u64);
+        metrics.waiting_since.set(since.map_or(0, Timestamp::as_second));
+        for (reason, count) in diagnoser.reasons() {
+            metrics.waiting.of([reason]).set(count as u64);
+        }
         metrics.watches_are(observer.watches.heard());
     }
 }

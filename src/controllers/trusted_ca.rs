@@ -12,10 +12,7 @@ use tracing::warn;
 use crate::{
     config::certificates::{self, Certificate},
     controllers::{
-        Pass,
-        events::Events,
-        metrics::Metrics,
-        sync::{Desired, Sync, Unknown},
+        sync::{Desired, Source, Unknown},
         view::View,
     },
     error::chain,
@@ -36,7 +33,6 @@ const SOURCES: [&str; 3] = ["system", "proxy", "cloud-config"];
 type Stamp = Result<files::Stamp, String>;
 
 pub(super) struct TrustedCa {
-    pub(super) sync: Sync,
     pub(super) system_bundle: PathBuf,
     stamp: Option<Stamp>,
     /// The system's certificates, or why they cannot be read.
@@ -45,25 +41,18 @@ pub(super) struct TrustedCa {
     given: Vec<Certificate>,
     /// Why administrators' certificates are left out.
     unusable: Vec<String>,
-    /// The last warning by reason.
     warned: BTreeMap<&'static str, String>,
-    events: Events,
-    metrics: Metrics,
 }
 
 impl TrustedCa {
-    /// `system_bundle` is the file with the certificates that the system trusts.
-    pub(super) fn new(sync: Sync, system_bundle: PathBuf, events: Events, metrics: Metrics) -> Self {
+    pub(super) fn new(system_bundle: PathBuf) -> Self {
         Self {
-            sync,
             system_bundle,
             stamp: None,
             system: Ok(Vec::new()),
             given: Vec::new(),
             unusable: Vec::new(),
             warned: BTreeMap::new(),
-            events,
-            metrics,
         }
     }
 
@@ -78,30 +67,37 @@ impl TrustedCa {
         let system = text.and_then(|text| certificates::parse(&text).map_err(|problem| problem.of(path)));
         self.system =
             system.map_err(|error| format!("failed to read the certificates that the system trusts, {error}"));
-        (self.stamp, self.sync.revision) = (Some(stamp), None);
+        self.stamp = Some(stamp);
         true
     }
 
-    pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
-        let needs = view.trusted_ca_references();
-        if self.sync.is_outdated(view, &needs) {
-            let desired = self.desire(view);
-            self.sync.desire(desired, view);
-        }
-        // In every pass: certificates expire without a change.
-        if self.sync.leads() {
-            self.warn("TrustedCertificatesLeftOut", self.unusable.join("; "));
-            self.warn("TrustedCertificatesExpiring", self.expiring().join("; "));
-        }
-        self.sync.pass(view, &needs).await
+    /// Descriptions of the administrators' certificates that have expired, or will soon.
+    fn expiring(&self) -> Vec<String> {
+        let now = Timestamp::now().as_second();
+        let describe = |certificate: &Certificate| {
+            let ends = Timestamp::from_second(certificate.not_after).map_or_else(|_| "?".into(), |at| at.to_string());
+            let verb = if certificate.not_after <= now { "ended" } else { "ends" };
+            format!("the trusted certificate of {} {verb} at {ends}", certificate.subject)
+        };
+        certificates::expiring(&self.given, now).map(describe).collect()
     }
 
+    /// Warns in the log and as an Event, unless the text is that of the last warning.
+    fn warn_once(&mut self, view: &View, reason: &'static str, text: String) {
+        if self.warned.insert(reason, text.clone()).unwrap_or_default() != text && !text.is_empty() {
+            warn!("{text}");
+            view.target.events.warn(reason, text);
+        }
+    }
+}
+
+impl Source for TrustedCa {
     fn desire(&mut self, view: &View) -> Desired {
         let facts = view.facts()?;
         if !facts.has_trusted_ca {
             // Certificates that are no longer read are no longer reported.
             (self.given, self.unusable) = (Vec::new(), Vec::new());
-            self.record_ends([None; 3]);
+            record_ends(view, [None; 3]);
             return Ok(Vec::new());
         }
         let system = self.system.as_ref().map_err(|error| Unknown::Unreadable(error.clone()))?;
@@ -123,36 +119,26 @@ impl TrustedCa {
             },
             "data": {KEY: bundle},
         }));
-        self.record_ends([Some(system), user.as_deref(), cloud.as_deref()]);
+        record_ends(view, [Some(system), user.as_deref(), cloud.as_deref()]);
         self.given = user.into_iter().chain(cloud).flatten().collect();
         self.unusable = unusable;
         Ok(vec![object.map_err(|error| chain(&error))?])
     }
 
-    /// Sets the metric of each source to the end of its first certificate.
-    fn record_ends(&self, sources: [Option<&[Certificate]>; 3]) {
-        for (source, certificates) in SOURCES.into_iter().zip(sources) {
-            let ends = certificates.into_iter().flatten().map(|certificate| certificate.not_after);
-            self.metrics.certificates_end(source, ends.min());
-        }
+    /// Also without a change: certificates expire.
+    fn warn(&mut self, view: &View) {
+        self.warn_once(view, "TrustedCertificatesLeftOut", self.unusable.join("; "));
+        self.warn_once(view, "TrustedCertificatesExpiring", self.expiring().join("; "));
     }
+}
 
-    /// Descriptions of the administrators' certificates that have expired, or will soon.
-    fn expiring(&self) -> Vec<String> {
-        let now = Timestamp::now().as_second();
-        let describe = |certificate: &Certificate| {
-            let ends = Timestamp::from_second(certificate.not_after).map_or_else(|_| "?".into(), |at| at.to_string());
-            let verb = if certificate.not_after <= now { "ended" } else { "ends" };
-            format!("the trusted certificate of {} {verb} at {ends}", certificate.subject)
-        };
-        certificates::expiring(&self.given, now).map(describe).collect()
-    }
-
-    /// Warns in the log and as an Event, unless the text is that of the last warning.
-    fn warn(&mut self, reason: &'static str, text: String) {
-        if self.warned.insert(reason, text.clone()).unwrap_or_default() != text && !text.is_empty() {
-            warn!("{text}");
-            self.events.warn(reason, text);
+/// Sets the metric of each source to the end of its first certificate.
+fn record_ends(view: &View, sources: [Option<&[Certificate]>; 3]) {
+    let ends = &view.target.metrics.certificates;
+    for (source, certificates) in SOURCES.into_iter().zip(sources) {
+        match certificates.into_iter().flatten().map(|certificate| certificate.not_after).min() {
+            Some(first) => drop(ends.of([source]).set(first)),
+            None => ends.remove([source]),
         }
     }
 }
@@ -179,21 +165,15 @@ mod tests {
     use kube::Client;
 
     use super::*;
-    use crate::{
-        controllers::{sync::tests, view},
-        facts::Documents,
-        status::cluster_operator,
-    };
+    use crate::{controllers::view, facts::Documents};
 
     #[tokio::test]
     async fn without_a_proxy_its_certificates_are_not_reported() {
         let client = Client::new(Router::new(), "own");
         let proxy = serde_json::from_value(json!({"spec": {"trustedCA": {"name": "user-ca"}}})).unwrap();
-        let mut view = view::tests::view(client.clone(), Documents { proxy, ..Documents::default() }, None);
-        let metrics = Metrics::default();
-        let events = Events::start(client.clone(), metrics.clone());
-        let sync = tests::sync(&cluster_operator::TRUSTED_CA, client);
-        let mut controller = TrustedCa::new(sync, PathBuf::new(), events, metrics.clone());
+        let mut view = view::tests::view(client, Documents { proxy, ..Documents::default() }, None);
+        let metrics = view.target.metrics.clone();
+        let mut controller = TrustedCa::new(PathBuf::new());
         let certificate = Certificate { der: vec![1], subject: "CN=x".into(), not_after: 7, is_ca: true };
         controller.system = Ok(vec![certificate.clone()]);
 

@@ -1,28 +1,19 @@
 //! The controllers' view of the cluster (IO).
 //!
-//! It owns the watches and the facts read from them, and is the only way to write the status. It decides nothing.
+//! It owns the watches and the facts read from them. It writes and decides nothing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    time::{Duration, Instant},
+    collections::BTreeSet,
+    path::{Path, PathBuf},
 };
 
 use kube::Client;
 use tokio::sync::watch;
-use tracing::warn;
-
-pub(super) mod external;
 
 use crate::{
     apply::inventory,
     config::{certificates, cloud_conf},
-    controllers::{
-        backoff::{Backoff, RepairLimiter, STATUS_WRITES},
-        metrics::Metrics,
-        observer::{ClusterType, Id},
-        target::Target,
-    },
+    controllers::{metrics::Metrics, observer::ClusterType, target::Target},
     error::chain,
     facts::{
         Documents, Facts, Platform, Settings,
@@ -31,11 +22,10 @@ use crate::{
     },
     files,
     nodes::identity::CcmIdentity,
-    object::{Key, reference::Reference},
+    object::reference::Reference,
     plan::{Plan, limits::Limits},
-    process::leadership::Authority,
     provider::{OpenShift, Phase, catalog::Catalog, external::read::Externals},
-    status::{self, cluster_operator::Status},
+    status::cluster_operator::Status,
 };
 
 /// The settings of a process.
@@ -65,27 +55,19 @@ pub struct View {
     pub(super) settings: ViewSettings,
     pub(super) catalog: Catalog,
     externals: Externals,
-    /// Whether the catalog has changed since that was last asked.
     catalog_changed: bool,
     documents: Documents,
     facts: Facts,
-    /// The error of a document that cannot be read.
     unreadable: Option<String>,
     /// The ConfigMaps and Secrets that the planned pods refer to.
     pub(super) references: BTreeSet<Reference>,
     /// The last status that was seen; restored if the ClusterOperator is deleted.
-    last_status: Status,
+    pub(super) last_status: Status,
     /// Whether the control plane is a single node; `None` until this is known.
     single_replica: watch::Sender<Option<bool>>,
-    /// The TLS settings of the cluster.
     tls: watch::Sender<TlsSettings>,
-    revision: u64,
-    /// Limits the writes of the status: others may undo every one of them.
-    limiter: RepairLimiter,
-    /// The writers of the status whose writes are held back, each with the time of the next one.
-    held_writers: BTreeMap<String, Instant>,
-    /// The writers whose writes are limited, which is logged once.
-    limited_writers: BTreeSet<String>,
+    /// Grows whenever a document or a named object may have changed.
+    pub(super) revision: u64,
 }
 
 impl View {
@@ -124,9 +106,6 @@ impl View {
             single_replica,
             tls: watch::Sender::default(),
             revision: 0,
-            limiter: RepairLimiter::new(STATUS_WRITES),
-            held_writers: BTreeMap::new(),
-            limited_writers: BTreeSet::new(),
         }
     }
 
@@ -137,13 +116,10 @@ impl View {
 
     /// Serves with the TLS settings that are known, if they can be read.
     pub(super) fn serve_tls(&self) {
-        if let Ok(tls) = &self.facts.tls {
-            self.tls.send_if_modified(|known| {
-                known != tls && {
-                    tls.clone_into(known);
-                    true
-                }
-            });
+        let Ok(tls) = &self.facts.tls else { return };
+        let has_changed = *self.tls.borrow() != *tls;
+        if has_changed {
+            self.tls.send_replace(tls.clone());
         }
     }
 
@@ -155,7 +131,7 @@ impl View {
     /// The kind of the cluster. On OpenShift all documents are watched from then on.
     pub(super) fn cluster_type(&mut self) -> ClusterType {
         let cluster_type = self.target.observer.cluster_type();
-        if cluster_type == ClusterType::OpenShift && self.target.observer.watches_one_document() {
+        if cluster_type == ClusterType::OpenShift && self.target.observer.documents.len() == 1 {
             self.want_documents(None);
         }
         cluster_type
@@ -163,7 +139,7 @@ impl View {
 
     /// Updates the facts from the watches.
     pub(super) fn refresh(&mut self) {
-        self.last_status = self.status();
+        self.remember_status();
         if !self.target.observer.knows_documents() {
             self.watch_ahead();
             return;
@@ -197,7 +173,6 @@ impl View {
         }
     }
 
-    /// Watches the documents that the platform needs.
     fn want_documents(&mut self, platform: Option<&Platform>) {
         let ViewSettings { facts, with_config_sync, .. } = &self.settings;
         self.target.observer.want_documents(Documents::needed(facts, *with_config_sync, platform).collect());
@@ -209,11 +184,6 @@ impl View {
         self.facts = Facts { images, digests, ..self.documents.facts(&self.settings.facts) };
     }
 
-    /// Grows whenever a document or a named object may have changed.
-    pub(super) fn revision(&self) -> u64 {
-        self.revision
-    }
-
     /// Reads the images file; returns whether the images have changed.
     pub(super) fn read_images(&mut self, path: &Path) -> bool {
         let images = images_of_file(path);
@@ -223,6 +193,42 @@ impl View {
             self.revision += 1;
         }
         has_changed
+    }
+
+    pub(super) fn provider_paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.externals.paths().map(Path::to_owned)
+    }
+
+    /// Reads the external providers that were refused once more; returns whether that has changed anything. Those that are used stay
+    /// as they were checked.
+    pub(super) fn retry_providers(&mut self) -> bool {
+        let has_changed = self.externals.retry();
+        if has_changed {
+            self.catalog = self.externals.catalog();
+            self.catalog_changed = true;
+            self.revision += 1;
+            self.follow();
+        }
+        has_changed
+    }
+
+    /// Whether the catalog has changed since the last call.
+    pub(super) fn take_catalog_change(&mut self) -> bool {
+        std::mem::take(&mut self.catalog_changed)
+    }
+
+    pub(super) fn external_provider(&self) -> Option<&str> {
+        self.provider().filter(|provider| provider.origin.is_some()).map(OpenShift::name)
+    }
+
+    /// The external provider that the applied objects are of, if it does not serve the cluster any more.
+    pub(super) fn gone_provider(&self) -> Option<String> {
+        let applied = inventory::external_provider(self.target.observer.inventory())?;
+        // Then nobody knows which one should serve the cluster.
+        if !self.catalog.refused().is_empty() || !matches!(self.facts().map(|facts| &facts.platform), Ok(Ok(Some(_)))) {
+            return None;
+        }
+        (self.external_provider() != Some(applied)).then(|| applied.to_owned())
     }
 
     /// The facts, unless a document cannot be read.
@@ -251,64 +257,9 @@ impl View {
         self.target.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
 
-    /// The status as of the last refresh or report.
-    pub(super) fn last_status(&self) -> &Status {
-        &self.last_status
-    }
-
-    /// When the next write of the status that is held back is due.
-    pub(super) fn status_due(&self) -> Option<Instant> {
-        self.held_writers.values().min().copied()
-    }
-
-    /// Writes a field manager's own part of the status; a failure is logged once and recorded in `reporting`.
-    pub(super) async fn report(
-        &mut self,
-        writer: (&str, &Status),
-        is_well: bool,
-        authority: &Authority,
-        reporting: &mut Backoff,
-    ) -> Result<(), String> {
-        let live = self.target.observer.status_object();
-        if status::write::is_needed(live, writer.1, is_well) {
-            // Each writer of the status has its own limit.
-            let own = Key {
-                group: String::new(),
-                kind: status::write::KIND.kind.to_owned(),
-                namespace: String::new(),
-                name: writer.0.to_owned(),
-            };
-            let now = Instant::now();
-            if let Err(free) = self.limiter.repair(own.clone(), now) {
-                let text = "another writer keeps changing the status: it is written less often".to_owned();
-                self.held_writers.insert(writer.0.to_owned(), free);
-                if self.limited_writers.insert(writer.0.to_owned()) {
-                    warn!("{text}");
-                }
-                return Err(text);
-            }
-            if !self.limiter.limits(&own, now) {
-                self.limited_writers.remove(writer.0);
-            }
-        }
-        self.held_writers.remove(writer.0);
-        match status::write::write(&self.target.client, live, writer, is_well, || authority.write_budget()).await {
-            Ok(written) => {
-                *reporting = Backoff::default();
-                if let Some(written) = written {
-                    self.target.observer.watches.put(&Id::Status, status::write::NAME, written);
-                    self.last_status = self.status();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let text = chain(&error);
-                if reporting.failed(&text, Duration::ZERO, error.retry_after(), Instant::now()) {
-                    warn!("{text}; retrying");
-                }
-                Err(text)
-            }
-        }
+    /// Notes the live status, to restore it if the ClusterOperator is deleted.
+    pub(super) fn remember_status(&mut self) {
+        self.last_status = self.status();
     }
 
     /// The ConfigMap that cloud-controller-managers read their configuration from.
@@ -349,6 +300,14 @@ impl View {
         }
         self.target.observer.want(&named);
     }
+}
+
+/// Why nothing is done while the provider of the objects is not given, and what to do, for people.
+pub(super) fn not_given(name: &str) -> String {
+    format!(
+        "the objects in this cluster are of the external provider {name:?}, which is not given: nothing is changed or deleted; give it \
+         again, or give --remove-provider {name} to delete them"
+    )
 }
 
 /// The images in a file.

@@ -233,8 +233,8 @@ impl Details {
             };
             shown(flag, value, from)
         }));
-        let in_manifest: HashSet<_> = items(&written["env"]).collect();
-        self.environment.extend(items(&planned["env"]).map(|variable| {
+        let in_manifest: HashSet<_> = items(&written["env"]).iter().collect();
+        self.environment.extend(items(&planned["env"]).iter().map(|variable| {
             let name = variable["name"].as_str().unwrap_or_default();
             let reference = variable["valueFrom"].as_object().and_then(|from| from.iter().next());
             let from = match reference {

@@ -51,7 +51,8 @@ impl Pod {
         let program = Program::of(live, || catalog.kubernetes().map(|provider| &provider.descriptor))
             .or_else(|| is_kube_vip(main).then(|| Program::named(main)));
         let controllers = program.and_then(|program| controllers_of(program, spec));
-        let subnets = items(&spec["containers"]).find(|one| one["name"] == "kube-controller-manager").map(subnets);
+        let subnets =
+            items(&spec["containers"]).iter().find(|one| one["name"] == "kube-controller-manager").map(subnets);
         let ports = ports(spec, program);
         let is_kept = controllers.is_some() || subnets.is_some() || !ports.is_empty();
         is_kept.then(|| Self {
@@ -84,7 +85,7 @@ impl Pod {
 
 /// Whether a live Pod is of kube-proxy, by the name of its container.
 pub fn is_kube_proxy(live: &Value) -> bool {
-    items(&live["spec"]["containers"]).any(|container| container["name"] == "kube-proxy")
+    items(&live["spec"]["containers"]).iter().any(|container| container["name"] == "kube-proxy")
 }
 
 /// What live workloads of ours run: a cloud-controller-manager, and a node manager that initializes nodes in its place.
@@ -132,7 +133,7 @@ fn subnets(container: &Value) -> Vec<String> {
 fn ports(spec: &Value, program: Option<Program>) -> Vec<u16> {
     let number = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
     let is_on_host = spec["hostNetwork"] == true;
-    let declared = items(&spec["containers"]).flat_map(|one| items(&one["ports"]));
+    let declared = items(&spec["containers"]).iter().flat_map(|one| items(&one["ports"]));
     let taken = declared
         .filter_map(|port| number(&port["hostPort"]).or_else(|| number(&port["containerPort"]).filter(|_| is_on_host)));
     let served = program.filter(|_| is_on_host).and_then(|program| {

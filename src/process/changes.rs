@@ -25,12 +25,10 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// The link that a kubelet renames when it replaces all files of a volume.
 const VOLUME_LINK: &str = "..data";
 
-/// Files that are watched.
 pub(crate) struct Changes {
     paths: Vec<PathBuf>,
     /// `None` where the system refuses to watch.
     reports: Option<EventStream<Vec<u8>>>,
-    /// When to look at the files next.
     due: Instant,
 }
 

@@ -10,10 +10,6 @@ const NO_DUMP: u64 = 1;
 
 /// Keeps this process, and those that it starts, from leaving their memory in a file or in a pipe when they end by a panic. A socket
 /// (`kernel.core_pattern` begins with `@`, since Linux 6.16) ignores every limit.
-///
-/// # Errors
-///
-/// The system does not let the limit be lowered.
 pub fn disable() -> io::Result<()> {
     let limit = |size| setrlimit(Resource::Core, Rlimit { current: Some(size), maximum: Some(size) });
     // Where the limit is 0 already, raising it needs a privilege. With 0 no file is written.

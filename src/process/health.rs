@@ -71,16 +71,10 @@ impl Health {
 
 /// The paths of the endpoint.
 pub fn routes(health: Health) -> Router {
-    Router::new()
-        .route(
-            "/healthz",
-            get(|extract::State(health): extract::State<Health>| async move { health.alive(Instant::now()) }),
-        )
-        .route(
-            "/readyz",
-            get(|extract::State(health): extract::State<Health>| async move { health.ready(Instant::now()) }),
-        )
-        .with_state(health)
+    let route = |answer: fn(&Health, Instant) -> (StatusCode, String)| {
+        get(move |extract::State(health): extract::State<Health>| async move { answer(&health, Instant::now()) })
+    };
+    Router::new().route("/healthz", route(Health::alive)).route("/readyz", route(Health::ready)).with_state(health)
 }
 
 #[cfg(test)]

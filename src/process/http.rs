@@ -46,17 +46,14 @@ struct Connection {
     task: JoinHandle<()>,
 }
 
-/// The longest time until the headers of a request have arrived.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause after a connection that begins with a handshake, whose cryptography takes the time of the process's only thread:
 /// everybody on the network of a host can ask for one.
 const HANDSHAKE_PAUSE: Duration = Duration::from_millis(5);
 
-/// The longest time until an answer is sent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves until dropped, over TLS where there are settings for it.

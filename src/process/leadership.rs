@@ -1,4 +1,4 @@
-//! Whether this process leads, and what it may write.
+//! Whether this process leads, what it may write, and the timings of leader election.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,21 +23,18 @@ impl Leadership {
 /// A time that has passed as soon as one of two clocks says so. The monotonic clock stands still while a virtual machine is
 /// paused; the wall clock may be set back.
 #[derive(Clone, Copy, Debug)]
-pub struct Deadline {
-    monotonic: Instant,
-    wall: SystemTime,
-}
+pub struct Deadline(Now);
 
 impl Deadline {
     /// This long after `start`.
     pub fn after(start: Now, period: Duration) -> Self {
-        Self { monotonic: start.monotonic + period, wall: start.wall + period }
+        Self(Now { monotonic: start.monotonic + period, wall: start.wall + period })
     }
 
     /// The time that is left; `None` once it has passed.
     pub fn remaining(&self, now: Now) -> Option<Duration> {
-        let monotonic = self.monotonic.checked_duration_since(now.monotonic)?;
-        let wall = self.wall.duration_since(now.wall).ok()?;
+        let monotonic = self.0.monotonic.checked_duration_since(now.monotonic)?;
+        let wall = self.0.wall.duration_since(now.wall).ok()?;
         Some(monotonic.min(wall)).filter(|remaining| !remaining.is_zero())
     }
 }
@@ -82,6 +79,47 @@ impl Authority {
         match &*self.leadership.borrow() {
             Leadership::Waiting(problem) => problem.clone(),
             Leadership::Leading(_) => None,
+        }
+    }
+}
+
+/// How long a lease is valid, and how often it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timings {
+    /// How long a lease is valid without a renewal.
+    pub lease_duration: Duration,
+    /// How long the holder tries to renew before it gives up; less than the duration.
+    pub renew_deadline: Duration,
+    /// The time between two tries.
+    pub retry_period: Duration,
+}
+
+impl Timings {
+    /// OpenShift's for highly available clusters: a lease survives 60 s without an API server.
+    pub const HIGHLY_AVAILABLE: Self = Self::seconds(137, 107, 26);
+    /// OpenShift's for a single node, whose API server is away for longer.
+    pub const SINGLE_REPLICA: Self = Self::seconds(270, 240, 60);
+
+    /// The problem with these timings, if there is one: the rules of client-go.
+    pub fn problem(&self) -> Option<&'static str> {
+        if self.lease_duration < Duration::from_secs(1) {
+            Some("--leader-elect-lease-duration must be at least 1s: leases count in seconds")
+        } else if self.lease_duration <= self.renew_deadline {
+            Some(
+                "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, or two would lead at once",
+            )
+        } else if self.renew_deadline <= self.retry_period * 6 / 5 {
+            Some("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
+        } else {
+            None
+        }
+    }
+
+    pub(super) const fn seconds(lease_duration: u64, renew_deadline: u64, retry_period: u64) -> Self {
+        Self {
+            lease_duration: Duration::from_secs(lease_duration),
+            renew_deadline: Duration::from_secs(renew_deadline),
+            retry_period: Duration::from_secs(retry_period),
         }
     }
 }

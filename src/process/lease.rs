@@ -28,7 +28,7 @@ use crate::{
     cluster::{
         request,
         seen::Event,
-        watch::{self as lease_watch, Heard, Selector, Target},
+        watch::{self as lease_watch, Heard, Target},
     },
     object::{Kind, kind},
     process::{
@@ -37,11 +37,8 @@ use crate::{
     },
 };
 
-pub use timings::Timings;
+pub use crate::process::leadership::Timings;
 
-mod timings;
-
-/// The kind of leases.
 pub(crate) static LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases", true, 0);
 
 /// The process no longer leads; holds the lease and the reason.
@@ -73,7 +70,6 @@ pub struct Election {
 /// How long after the expiry of a lease that it watches a waiting process tries to take it.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(500);
 
-/// The longest pause after an error.
 const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 
 enum Try {
@@ -167,7 +163,7 @@ impl Election {
                         holder = other;
                     }
                     self.leading.send_replace(Leadership::Waiting(None));
-                    self.wait_until_free(changes.get_or_insert_with(|| Changes::of(self))).await;
+                    self.wait_until_free(changes.get_or_insert_with(|| self.changes())).await;
                 }
                 Err(error) => {
                     let problem = format!("failed to acquire the lease {lease}: {}", request::describe(&error));
@@ -179,23 +175,29 @@ impl Election {
         }
     }
 
+    /// The changes of the lease, and whether its watch works.
+    fn changes(&self) -> (BoxStream<'static, Event>, bool) {
+        let target = Target::named(&LEASE, &self.namespace, &self.name);
+        (lease_watch::events(&self.client, &target, Heard::default()), false)
+    }
+
     /// Waits until the lease is released or has expired; for one period at most while it cannot be watched. The holder of a
     /// deleted lease does not know yet: its lease is valid for as long as before.
-    async fn wait_until_free(&mut self, changes: &mut Changes) {
+    async fn wait_until_free(&mut self, (changes, is_synced): &mut (BoxStream<'static, Event>, bool)) {
         loop {
             let expiry = self.observed.as_ref().map_or_else(Instant::now, |(lease, seen)| *seen + duration(lease));
             let remaining = expiry.saturating_duration_since(Instant::now());
             // As client-go does, so that waiting processes do not move in step.
             let poll = jittered(self.timings.retry_period);
-            let pause = if changes.is_synced { remaining + jittered(EXPIRY_MARGIN) } else { remaining.min(poll) };
+            let pause = if *is_synced { remaining + jittered(EXPIRY_MARGIN) } else { remaining.min(poll) };
             let event = tokio::select! {
-                Some(event) = changes.events.next() => event,
+                Some(event) = changes.next() => event,
                 () = tokio::time::sleep(pause) => return,
             };
             match event {
                 // Of a deletion its holder does not know yet.
                 Event::Started | Event::Deleted(_) => {}
-                Event::Listed(object) | Event::Changed(object) => {
+                Event::Changed(object) => {
                     let Ok(lease) = object.try_parse::<Lease>() else { return };
                     let is_free = holder(&lease).is_empty();
                     self.observe(lease);
@@ -203,10 +205,10 @@ impl Election {
                         return;
                     }
                 }
-                Event::Synced => changes.is_synced = true,
+                Event::Synced => *is_synced = true,
                 Event::Failed { error, .. } => {
                     debug!(lease = self.name, "failed to watch the lease, reading it instead: {error}");
-                    changes.is_synced = false;
+                    *is_synced = false;
                 }
             }
         }
@@ -330,21 +332,6 @@ impl Election {
 
     fn is_others(&self, lease: &Lease) -> bool {
         !holder(lease).is_empty() && !self.is_ours(lease)
-    }
-}
-
-/// A watch of the lease.
-struct Changes {
-    events: BoxStream<'static, Event>,
-    /// Whether it works.
-    is_synced: bool,
-}
-
-impl Changes {
-    fn of(election: &Election) -> Self {
-        let selector = Selector::Name(election.name.clone());
-        let target = Target { kind: &LEASE, namespace: election.namespace.clone(), selector, heard: Heard::default() };
-        Self { events: lease_watch::events(&election.client, &target), is_synced: false }
     }
 }
 

@@ -19,22 +19,22 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging. `verbosity` is klog's: from 4 on the program logs debug messages, from 6 on its libraries do, too.
-pub fn init(format: LogFormat, verbosity: u8, colors: bool) {
+/// Starts logging. `program` is the name of its crate. `verbosity` is klog's: from 4 on the program logs debug messages, from 6
+/// on its libraries do, too.
+pub fn init(program: &str, format: LogFormat, verbosity: u8, colors: bool) {
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
     let layer = match format {
         LogFormat::Text => layer.with_ansi(colors).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter(verbosity))).init();
+    tracing_subscriber::registry().with(layer.with_filter(filter(program, verbosity))).init();
 }
 
-/// What is logged.
-fn filter(verbosity: u8) -> Targets {
+fn filter(program: &str, verbosity: u8) -> Targets {
     let ours = if verbosity >= 4 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
     Targets::new()
-        .with_target("ccm_operator", ours)
+        .with_target(program, ours)
         // All that it says of an error it returns to its caller, too, who logs it once and without the secrets of the object. It would
         // log whole answers of the API server.
         .with_target("kube_client", LevelFilter::OFF)
@@ -50,10 +50,10 @@ mod tests {
     #[test]
     fn the_client_never_logs_what_an_api_server_answers() {
         for verbosity in [0, 2, 4, 6, 10] {
-            let filter = filter(verbosity);
+            let filter = filter("program", verbosity);
             assert!(!filter.would_enable("kube_client::client", &Level::ERROR), "{verbosity}");
             assert_eq!(filter.would_enable("hyper", &Level::DEBUG), verbosity >= 6);
-            assert!(filter.would_enable("ccm_operator", &Level::INFO));
+            assert!(filter.would_enable("program", &Level::INFO));
         }
     }
 }

@@ -58,7 +58,6 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// API server counts. Otherwise both would end before the next scrape, and whoever shares the address could take its reviews.
 pub const PROVEN_PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// How many peers are remembered.
 const REMEMBERED: usize = 256;
 
 /// How many reviews each peer has had lately: everybody on the network of a host can send tokens, and each unknown one is a request to
@@ -66,7 +65,6 @@ const REMEMBERED: usize = 256;
 #[derive(Debug, Default)]
 pub struct Reviews(HashMap<Peer, Lately>);
 
-/// What is remembered of a peer.
 #[derive(Debug)]
 struct Lately {
     /// The end of the period, and its reviews.

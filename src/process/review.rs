@@ -3,10 +3,18 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use axum::{
+    Extension, Router,
+    extract::{self, Request},
+    http::{StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
     authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -26,14 +34,12 @@ use crate::{
 const ALLOWED_PERIOD: Duration = Duration::from_secs(60);
 const DENIED_PERIOD: Duration = Duration::from_secs(10);
 
-/// The longest time for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many reviews run at a time, and how many answers are remembered: anybody can send tokens.
 const REVIEWS: usize = 4;
 const REMEMBERED: usize = 256;
 
-/// The longest token that is reviewed.
 const LONGEST_TOKEN: usize = 16 << 10;
 
 /// The answer to a request.
@@ -61,7 +67,6 @@ pub struct Reviewer {
     known: Mutex<HashMap<[u8; 32], Answer>>,
 }
 
-/// An answer of the API server.
 #[derive(Clone, Copy)]
 struct Answer {
     decision: Decision,
@@ -70,14 +75,14 @@ struct Answer {
 
 impl Answer {
     /// Whether it counts without being asked for again.
-    fn is_new(&self, now: Instant) -> bool {
+    fn is_new(&self) -> bool {
         let period = if self.decision == Decision::Allowed { ALLOWED_PERIOD } else { DENIED_PERIOD };
-        now < self.at + period
+        Instant::now() < self.at + period
     }
 
     /// Whether it has allowed something lately.
-    fn has_allowed(&self, now: Instant) -> bool {
-        self.decision == Decision::Allowed && now < self.at + PROVEN_PERIOD
+    fn has_allowed(&self) -> bool {
+        self.decision == Decision::Allowed && Instant::now() < self.at + PROVEN_PERIOD
     }
 }
 
@@ -102,17 +107,18 @@ impl Reviewer {
             return Decision::Unauthenticated;
         }
         let key: [u8; 32] = Sha256::new().chain_update(path).chain_update([0]).chain_update(token).finalize().into();
-        if let Some(decision) = self.known(&key) {
-            return decision;
+        let known = self.known(&key);
+        if let Some(answer) = known.filter(Answer::is_new) {
+            return answer.decision;
         }
         // A token that has been allowed lately is none of the made-up ones that others may send from the same address.
-        if !self.has_allowed(&key) && !self.counts(caller) {
+        if !known.is_some_and(|answer| answer.has_allowed()) && !self.counts(caller) {
             return Decision::TooMany;
         }
         let Ok(_permit) = self.running.acquire().await else { return Decision::Unknown };
         // Another request may have asked meanwhile.
-        if let Some(decision) = self.known(&key) {
-            return decision;
+        if let Some(answer) = self.known(&key).filter(Answer::is_new) {
+            return answer.decision;
         }
         let decision = self.review(token, path).await.unwrap_or_else(|error| {
             debug!("failed to review a request for {path}: {error}");
@@ -129,33 +135,24 @@ impl Reviewer {
         self.reviews.lock().unwrap_or_else(PoisonError::into_inner).allow(caller.peer, Instant::now().into_std())
     }
 
-    fn answer(&self, key: &[u8; 32]) -> Option<Answer> {
+    fn known(&self, key: &[u8; 32]) -> Option<Answer> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
-    }
-
-    fn known(&self, key: &[u8; 32]) -> Option<Decision> {
-        self.answer(key).filter(|answer| answer.is_new(Instant::now())).map(|answer| answer.decision)
-    }
-
-    fn has_allowed(&self, key: &[u8; 32]) -> bool {
-        self.answer(key).is_some_and(|answer| answer.has_allowed(Instant::now()))
     }
 
     fn remember(&self, key: [u8; 32], decision: Decision) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
         if known.len() >= REMEMBERED {
-            known.retain(|_, answer| answer.is_new(now) || answer.has_allowed(now));
+            known.retain(|_, answer| answer.is_new() || answer.has_allowed());
         }
         if known.len() >= REMEMBERED {
             // What was denied first: it is the sender of made-up tokens who fills the memory.
-            known.retain(|_, answer| answer.has_allowed(now));
+            known.retain(|_, answer| answer.has_allowed());
         }
         if known.len() >= REMEMBERED {
-            known.retain(|_, answer| answer.is_new(now));
+            known.retain(|_, answer| answer.is_new());
         }
         if known.len() < REMEMBERED {
-            known.insert(key, Answer { decision, at: now });
+            known.insert(key, Answer { decision, at: Instant::now() });
         }
     }
 
@@ -188,6 +185,34 @@ fn access(user: UserInfo, path: &str) -> SubjectAccessReviewSpec {
     }
 }
 
+/// The media type of the text: that of `OpenMetrics`.
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The paths of the metrics server, which shows this text: nothing without the permission to get `/metrics`.
+pub fn routes(text: impl Fn() -> String + Clone + Send + Sync + 'static, reviewer: Reviewer) -> Router {
+    let exposition = move || async move { ([(header::CONTENT_TYPE, MEDIA_TYPE)], text()) };
+    Router::new().route("/metrics", get(exposition)).layer(middleware::from_fn_with_state(Arc::new(reviewer), reviewed))
+}
+
+async fn reviewed(
+    extract::State(reviewer): extract::State<Arc<Reviewer>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some(token) = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim) else {
+        return (StatusCode::UNAUTHORIZED, "a bearer token is needed\n").into_response();
+    };
+    match reviewer.get(&caller, token, request.uri().path()).await {
+        Decision::Allowed => next.run(request).await,
+        Decision::Unauthenticated => (StatusCode::UNAUTHORIZED, "the token is not valid\n").into_response(),
+        Decision::Forbidden => (StatusCode::FORBIDDEN, "the user may not get this path\n").into_response(),
+        Decision::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked\n").into_response(),
+        Decision::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too many tokens, and none is valid\n").into_response(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{
@@ -205,7 +230,6 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::process::metrics;
 
     /// An API server that knows the token `valid`, and how many reviews it has made.
     fn api_server() -> (Client, Arc<AtomicUsize>) {
@@ -239,7 +263,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn made_up_tokens_of_its_address_take_no_scrape_from_prometheus() {
         let (client, made) = api_server();
-        let routes = metrics::routes(String::new, Reviewer::new(client));
+        let routes = routes(String::new, Reviewer::new(client));
         let [prometheus, neighbor] = ["10.0.0.1"; 2].map(|address| Caller::new(address.parse().unwrap()));
         for scrape in 0..4 {
             assert_eq!(get(&routes, &prometheus, "valid").await, StatusCode::OK, "{scrape}");
@@ -266,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn made_up_tokens_are_few_requests_and_a_valid_one_proves_its_client() {
         let (client, made) = api_server();
-        let routes = metrics::routes(String::new, Reviewer::new(client));
+        let routes = routes(String::new, Reviewer::new(client));
         let get = async |caller: &Caller, token: &str| get(&routes, caller, token).await;
         let [stranger, prometheus] = ["fd00::1", "fd00:0:0:1::1"].map(|address| Caller::new(address.parse().unwrap()));
         for n in 0..8 {

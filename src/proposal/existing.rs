@@ -86,7 +86,7 @@ impl Existing {
     pub(crate) fn of(live: &Value, descriptors: &[&Descriptor]) -> Option<Self> {
         let (metadata, kind) = (&live["metadata"], text(&live["kind"]));
         let pod = if kind == "Pod" { &live["spec"] } else { &live["spec"]["template"]["spec"] };
-        let is_owned = items(&metadata["ownerReferences"]).any(|owner| kind == "Pod" && owner["kind"] != "Node");
+        let is_owned = items(&metadata["ownerReferences"]).iter().any(|owner| kind == "Pod" && owner["kind"] != "Node");
         let as_pod = json!({
             "metadata": {"name": metadata["name"]}, "spec": {"containers": pod["containers"], "nodeName": pod["nodeName"]},
         });
@@ -112,6 +112,7 @@ impl Existing {
             is_certain: program.is_certain,
             flags: flags(ccm).into_iter().map(|(flag, value)| (flag, value.map(fill))).collect(),
             environment_from: items(&ccm["envFrom"])
+                .iter()
                 .filter_map(|source| reference(source, "configMapRef", "secretRef", &namespace))
                 .collect(),
             environment,
@@ -216,7 +217,7 @@ fn environment(container: &Value, namespace: &str) -> BTreeMap<String, Origin> {
             None => Origin::Literal(text(&variable["value"])),
         }
     };
-    items(&container["env"]).map(|variable| (text(&variable["name"]), origin(variable))).collect()
+    items(&container["env"]).iter().map(|variable| (text(&variable["name"]), origin(variable))).collect()
 }
 
 fn reference(source: &Value, config_map: &str, secret: &str, namespace: &str) -> Option<Reference> {

@@ -81,10 +81,10 @@ fn mounted(existing: &Existing, path: &str) -> Option<Config> {
     };
     let mounts = items(&existing.container()["volumeMounts"]);
     let (mount, (_, rest)) =
-        mounts.filter_map(|mount| Some((mount, inside(mount)?))).max_by_key(|(_, (length, _))| *length)?;
+        mounts.iter().filter_map(|mount| Some((mount, inside(mount)?))).max_by_key(|(_, (length, _))| *length)?;
     let sub = text(&mount["subPath"]);
     let file = [sub, rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-    let volume = items(&existing.pod["volumes"]).find(|volume| volume["name"] == mount["name"])?;
+    let volume = items(&existing.pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"])?;
     if let Some(host) = volume["hostPath"]["path"].as_str() {
         let file = if file.is_empty() { String::new() } else { format!("/{file}") };
         let how = "the API does not show it: copy it from a node of the control plane, and give it with --cloud-config";
@@ -185,11 +185,11 @@ pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provi
         |name: &str| descriptor.credentials.as_ref().is_some_and(|one| one.environment.contains_key(name));
     let is_set = |name: &str| descriptor.environment.values().any(|set| set.contains_key(name));
     let ours = |name: &str| {
-        let mut variables = items(container(provider).map_or(&Value::Null, |container| &container["env"]));
-        variables.find(|variable| variable["name"] == name).map(|variable| text(&variable["value"]))
+        let variables = items(container(provider).map_or(&Value::Null, |container| &container["env"]));
+        variables.iter().find(|variable| variable["name"] == name).map(|variable| text(&variable["value"]))
     };
     let words = existing.flags.iter().filter_map(|(_, value)| value.as_deref());
-    let words: Vec<_> = words.chain(items(&existing.container()["args"]).filter_map(Value::as_str)).collect();
+    let words: Vec<_> = words.chain(items(&existing.container()["args"]).iter().filter_map(Value::as_str)).collect();
     let is_used = |name: &str| words.iter().any(|word| word.contains(&format!("$({name})")));
     let api_server = |name: &str| match existing.environment.get(name) {
         Some(Origin::Literal(value)) => Some(value.clone()),

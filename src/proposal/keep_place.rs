@@ -32,7 +32,8 @@ pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &
         how = format!("{}, and {how}; for a copy of your own set spec.image.repository", ours.repository);
     }
     proposed.note(Outcome::Changed, format!("image {}", existing.image), how);
-    let secrets: Vec<_> = items(&existing.pod["imagePullSecrets"]).map(|one| json!({"name": one["name"]})).collect();
+    let secrets: Vec<_> =
+        items(&existing.pod["imagePullSecrets"]).iter().map(|one| json!({"name": one["name"]})).collect();
     let namespace = proposed.namespace();
     if !secrets.is_empty() && namespace != existing.namespace {
         let how = format!("create them in the namespace {namespace}, and name them in spec.image.pullSecrets");
@@ -54,7 +55,7 @@ pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provide
     }
     let pods = || provider.manifests.iter().filter_map(Object::pod_spec);
     let is_covered = |one: &Value| pods().flat_map(|pod| items(&pod["tolerations"])).any(|other| covers(other, one));
-    let given = items(&existing.pod["tolerations"]).filter(|one| one["tolerationSeconds"].is_null());
+    let given = items(&existing.pod["tolerations"]).iter().filter(|one| one["tolerationSeconds"].is_null());
     let further: Vec<Value> = given.filter(|one| !is_covered(one)).map(toleration).collect();
     if !further.is_empty() {
         proposed.note(Outcome::Kept, format!("{} tolerations", further.len()), "spec.placement.tolerations");
@@ -95,7 +96,7 @@ pub(super) fn volumes(proposed: &mut ProposedCcm, existing: &Existing) {
         }
     }
     let ccm = existing.container();
-    for other in items(&existing.pod["containers"]).filter(|other| other["name"] != ccm["name"]) {
+    for other in items(&existing.pod["containers"]).iter().filter(|other| other["name"] != ccm["name"]) {
         proposed.note(Outcome::NotKept, format!("container {}", text(&other["name"])), "the pods have one container");
     }
 }

@@ -153,7 +153,7 @@ fn users(workloads: &[Value], migrated: &[Existing]) -> Vec<String> {
             let name = text(&live["metadata"]["name"]);
             let of_nodes = one.static_on.iter().any(|node| name == format!("{}-{node}", one.name));
             (live["kind"] == one.kind.as_str() && (name == one.name || of_nodes))
-                || items(&live["metadata"]["ownerReferences"]).any(|owner| is_owner(one, owner))
+                || items(&live["metadata"]["ownerReferences"]).iter().any(|owner| is_owner(one, owner))
         })
     };
     let has_account = |live: &&Value| {
@@ -185,9 +185,9 @@ fn of_account<'a>(bindings: &'a [Value], existing: &Existing) -> (Vec<Own<'a>>, 
             && subject["name"] == existing.account.as_str()
             && subject["namespace"] == existing.namespace.as_str()
     };
-    let has_it = |binding: &Value| items(&binding["subjects"]).any(is_it);
+    let has_it = |binding: &Value| items(&binding["subjects"]).iter().any(is_it);
     // Another subject is another one's of whatever kind: a user, a group.
-    let is_alone = |binding: &Value| has_it(binding) && items(&binding["subjects"]).all(is_it);
+    let is_alone = |binding: &Value| has_it(binding) && items(&binding["subjects"]).iter().all(is_it);
     let role = |binding: &Value| {
         let of_namespace = binding["roleRef"]["kind"] == "Role";
         let namespace = if of_namespace { text(&binding["metadata"]["namespace"]) } else { String::new() };

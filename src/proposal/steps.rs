@@ -176,7 +176,8 @@ impl Situation<'_> {
     fn limits(&self) -> [Flag; 5] {
         let spec = &self.proposed.spec;
         let given = |group: &str, field: &str| spec[group][field].as_str().map(ToOwned::to_owned);
-        let secrets: Vec<_> = items(&spec["image"]["pullSecrets"]).filter_map(|one| one["name"].as_str()).collect();
+        let secrets: Vec<_> =
+            items(&spec["image"]["pullSecrets"]).iter().filter_map(|one| one["name"].as_str()).collect();
         let name = &self.proposed.name;
         let is_default = |lease: &String| *lease == LEASE || *lease == named(LEASE, name);
         [

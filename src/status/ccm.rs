@@ -13,6 +13,7 @@ use crate::{
     error,
     facts::cluster,
     nodes::waiting::{Waiting, by_reason},
+    object,
     plan::kubernetes::validation::Validation,
     preflight::{
         check::{self, Check, Outcome as Checked, Row},
@@ -20,11 +21,11 @@ use crate::{
         inputs,
     },
     provider::Origin,
-    status::outcome::{Acted, names},
+    status::outcome::{Outcome, names},
 };
 
 /// The condition of one that does what it is to do.
-pub const READY: &str = "Ready";
+pub(crate) const READY: &str = "Ready";
 const RECONCILING: &str = "Reconciling";
 /// The condition of an object that waits for its administrator.
 pub(crate) const STALLED: &str = "Stalled";
@@ -32,13 +33,11 @@ const CONFIGURATION_VALID: &str = "ConfigurationValid";
 const CREDENTIALS_FOUND: &str = "CredentialsFound";
 const VERSION_SUPPORTED: &str = "VersionSupported";
 const PREFLIGHT_PASSED: &str = "PreflightPassed";
-/// The condition about the nodes that wait.
-pub const NODES_INITIALIZED: &str = "NodesInitialized";
-/// The condition about the nodes that may be deleted.
-pub const NODE_DELETION_SAFE: &str = "NodeDeletionSafe";
+pub(crate) const NODES_INITIALIZED: &str = "NodesInitialized";
+pub(crate) const NODE_DELETION_SAFE: &str = "NodeDeletionSafe";
 
 /// Every condition, in the order in which they are written.
-pub const CONDITIONS: [&str; 9] = [
+pub(crate) const CONDITIONS: [&str; 9] = [
     READY,
     RECONCILING,
     STALLED,
@@ -50,40 +49,35 @@ pub const CONDITIONS: [&str; 9] = [
     NODE_DELETION_SAFE,
 ];
 
-/// Every status of a condition.
-pub const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
+pub(crate) const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
 /// Whether a live object has a condition in this status.
-pub fn has(live: &Value, condition: &str, status: &str) -> bool {
-    let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|one| one["type"] == condition && one["status"] == status)
+pub(crate) fn has(live: &Value, condition: &str, status: &str) -> bool {
+    object::condition(live, condition)["status"] == status
 }
 
 /// The reason of `NodeDeletionSafe` if the guard is not in force.
-pub const GUARD_NOT_IN_FORCE: &str = "GuardNotInForce";
+pub(crate) const GUARD_NOT_IN_FORCE: &str = "GuardNotInForce";
 
 /// Whether a status says that nodes are safe from being deleted, or why not, and need not be asked for again at a start.
-pub fn knows_guard(status: &Status) -> bool {
+pub(crate) fn knows_guard(status: &Status) -> bool {
     let known = status.conditions.iter().find(|one| one.type_ == NODE_DELETION_SAFE);
     known.is_some_and(|one| one.status != "Unknown" && one.reason != GUARD_NOT_IN_FORCE)
 }
 
 /// Whether a live object says that its cloud-controller-manager was installed, and not removed since.
-pub fn was_installed(live: &Value) -> bool {
+pub(crate) fn was_installed(live: &Value) -> bool {
     let version = live["status"]["provider"]["version"].as_str().unwrap_or_default();
     !version.is_empty() && has(live, PREFLIGHT_PASSED, "True")
 }
 
-/// The most nodes that are named.
 const MOST_NODES: usize = 100;
 
-/// The most nodes that are named with a reason.
 const MOST_WAITING: usize = 32;
 
 /// The nodes, as one `CloudControllerManager` sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Initialization {
-    /// How many nodes there are.
+pub(crate) struct Initialization {
     pub total: usize,
     /// How many of them have the taint of uninitialized nodes.
     pub uninitialized: usize,
@@ -95,58 +89,29 @@ pub struct Initialization {
 
 /// Why a `CloudControllerManager` is not known to initialize nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotInitializing {
-    /// The controller that does is off.
+pub(crate) enum NotInitializing {
     ControllerOff,
-    /// It is removed, or is being removed.
     Removed,
     /// What it asks for cannot be read, or its provider is not known.
     BadInput,
 }
 
-/// The guard of nodes, of one `CloudControllerManager`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guard {
+pub(crate) struct Guard {
     /// Which nodes may be deleted, and which not.
     pub deletion: Deletion,
     /// Status, reason and message of `NodeDeletionSafe`; `None`: as before.
     pub is_safe: Option<(&'static str, &'static str, String)>,
 }
 
-/// What a pass has come to for one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// An input is bad: nothing is changed until it is another one.
-    BadInput,
-    /// A check before the first installation refuses it: which one, and what to do. Nothing is created.
-    Refused(String),
-    /// The administrator wants nothing changed.
-    Paused,
-    /// It is being removed; what is left.
-    Removing(Vec<String>),
-    /// Nothing of it is left.
-    Removed,
-    /// A plan was acted on, or could not be.
-    Acted(Acted),
-}
-
-impl Outcome {
-    /// Whether nothing more is to be done, and nothing is wrong.
-    pub fn is_well(&self) -> bool {
-        matches!(self, Self::Paused | Self::Removed | Self::Acted(Acted::Applied(_)))
-    }
-}
-
 /// What the status is computed from.
 #[derive(Clone, Debug)]
-pub struct Input<'a> {
-    /// The generation of the object.
+pub(crate) struct Input<'a> {
     pub generation: i64,
     /// What was found about its inputs; `None` while these have not been read.
     pub validation: Option<&'a Validation>,
     /// What was found about the cluster; `None` while that is not known.
     pub cluster: Option<&'a cluster::Cluster>,
-    /// What the pass has come to.
     pub outcome: &'a Outcome,
     /// The checks before its first installation; `None` if this process has not made them.
     pub preflight: Option<&'a [Row]>,
@@ -154,18 +119,15 @@ pub struct Input<'a> {
     pub workload: Option<Workload>,
     /// The nodes; `None` while that is not known.
     pub nodes: Option<&'a Initialization>,
-    /// The nodes that it would delete.
     pub gone_nodes: &'a BTreeSet<String>,
     /// What its guard of nodes has decided; `None` until then.
     pub guard: Option<&'a Guard>,
-    /// Additions to the message of success.
     pub remarks: &'a str,
-    /// Now, RFC 3339.
     pub now: &'a str,
 }
 
 /// The pods of a live workload, by its kind.
-pub fn workload(kind: &str, live: &Value) -> Workload {
+pub(crate) fn workload(kind: &str, live: &Value) -> Workload {
     let number = |pointer: &str| live.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     let (desired, ready) = if kind == "DaemonSet" {
         ("/status/desiredNumberScheduled", "/status/numberReady")
@@ -180,7 +142,7 @@ pub fn workload(kind: &str, live: &Value) -> Workload {
 }
 
 /// The status that a live object has, as far as the operator writes it.
-pub fn of(live: &Value) -> Status {
+pub(crate) fn of(live: &Value) -> Status {
     let mut status = Status::deserialize(&live["status"]).unwrap_or_default();
     status.conditions.retain(|one| CONDITIONS.contains(&one.type_.as_str()));
     status
@@ -192,6 +154,7 @@ fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, S
         let problem = input.validation.and_then(Validation::problem);
         problem.map(|problem| problem.message.clone()).unwrap_or_default()
     };
+    let Workload { kind, desired, ready } = workload;
     match input.outcome {
         Outcome::BadInput => ("False", "BadInput", problem(), false, true),
         Outcome::Refused(why) => ("False", "PreflightRefused", why.clone(), false, true),
@@ -204,30 +167,20 @@ fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, S
             let message = format!("spec.management is Removed: all its objects are deleted{}", input.remarks);
             ("False", "Removed", message, false, false)
         }
-        Outcome::Acted(acted) => acted_summary(acted, input, workload),
-    }
-}
-
-fn acted_summary(
-    acted: &Acted,
-    input: &Input,
-    Workload { kind, desired, ready }: &Workload,
-) -> (&'static str, &'static str, String, bool, bool) {
-    match acted {
-        Acted::Failed { error, is_terminal } => ("False", "ApplyFailed", error.clone(), !is_terminal, *is_terminal),
-        Acted::RollingOut { rollouts, nodes, .. } if nodes.is_empty() => {
+        Outcome::Failed { error, is_terminal } => ("False", "ApplyFailed", error.clone(), !is_terminal, *is_terminal),
+        Outcome::RollingOut { rollouts, nodes, .. } if nodes.is_empty() => {
             ("False", "RollingOut", format!("waiting for the rollout of {}", names(rollouts)), true, false)
         }
-        Acted::RollingOut { .. } | Acted::Stuck(..) => {
-            ("False", "RolloutStuck", acted.problem().unwrap_or_default(), false, true)
+        stuck @ (Outcome::RollingOut { .. } | Outcome::Stuck(..)) => {
+            ("False", "RolloutStuck", stuck.problem().unwrap_or_default(), false, true)
         }
-        Acted::Applied(_) if *desired == 0 => {
+        Outcome::Nothing(_) | Outcome::Applied(_) if *desired == 0 => {
             ("False", "NoPods", format!("the {kind} runs no pods: no node fits"), false, false)
         }
-        Acted::Applied(_) if *ready == 0 => {
+        Outcome::Nothing(_) | Outcome::Applied(_) if *ready == 0 => {
             ("False", "NoPodReady", format!("none of {desired} pods is ready"), false, false)
         }
-        Acted::Applied(_) => {
+        Outcome::Nothing(_) | Outcome::Applied(_) => {
             let gone = match input.gone_nodes.len() {
                 0 => String::new(),
                 count => format!("; the machines of {count} nodes are gone, see status.nodes.gone"),
@@ -239,7 +192,7 @@ fn acted_summary(
 
 /// The next status after a previous one. What is not known stays as the previous one has it: no start of the operator changes it
 /// back and forth.
-pub fn next(previous: &Status, input: &Input) -> Status {
+pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let Input { generation, validation, cluster, nodes, gone_nodes, guard, now, .. } = input;
     let workload = input.workload.as_ref().unwrap_or(&previous.workload);
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
@@ -372,7 +325,6 @@ fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String
     }
 }
 
-/// The nodes that wait longest.
 fn waiting_longest(nodes: &Initialization) -> Vec<WaitingNode> {
     let first = nodes.waiting.iter().flatten().take(MOST_WAITING);
     let of = |one: &Waiting| WaitingNode {

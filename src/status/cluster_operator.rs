@@ -3,16 +3,13 @@
 //! Computes the next status from an outcome and the previous status. The same state always gives the same text, and the
 //! time of a transition changes only with its status: a write never causes another write.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     error,
-    grace::SYNC_GRACE,
     object::{self, Key, Kind, NAMESPACE, Object},
-    status::outcome::{Acted, names},
+    status::outcome::{Outcome, names},
 };
 
 /// The kind of the object that holds the status.
@@ -48,22 +45,6 @@ const AS_EXPECTED: &str = "AsExpected";
 const SYNCING: &str = "SyncingResources";
 const SYNCING_FAILED: &str = "SyncingFailed";
 
-/// What a pass has come to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// No provider serves this cluster: why, for people.
-    Nothing(String),
-    /// A plan was acted on, or could not be.
-    Acted(Acted),
-}
-
-impl Outcome {
-    /// Whether everything is as planned.
-    pub fn is_well(&self) -> bool {
-        matches!(self, Self::Nothing(_) | Self::Acted(Acted::Applied(_)))
-    }
-}
-
 /// A controller that has two conditions of its own in the ClusterOperator.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
@@ -73,8 +54,6 @@ pub struct Controller {
     pub word: &'static str,
     available: &'static str,
     degraded: &'static str,
-    /// How long a transient error may last before it is reported.
-    pub grace: Duration,
 }
 
 /// Syncs the cloud's configuration.
@@ -83,7 +62,6 @@ pub static CLOUD_CONFIG: Controller = Controller {
     word: "cloud_config",
     available: "CloudConfigControllerAvailable",
     degraded: "CloudConfigControllerDegraded",
-    grace: SYNC_GRACE,
 };
 
 /// Merges the certificates that cloud-controller-managers trust.
@@ -93,13 +71,11 @@ pub static TRUSTED_CA: Controller = Controller {
     // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
     degraded: "TrustedCABundleControllerControllerDegraded",
-    grace: SYNC_GRACE,
 };
 
 /// The result of a controller's pass: the error to report, if there is one.
 pub type SyncResult = Result<(), String>;
 
-/// A condition in the status.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Condition {
@@ -112,7 +88,6 @@ pub(super) struct Condition {
     pub(super) last_transition_time: String,
 }
 
-/// The version of an operand.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 struct OperandVersion {
@@ -137,7 +112,6 @@ pub struct ObjectReference {
 pub struct Status {
     /// Four conditions of the operator, and two of each controller beside it.
     pub(super) conditions: Vec<Condition>,
-    /// The versions that have been reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     versions: Vec<OperandVersion>,
     /// The objects that must-gather collects.
@@ -184,7 +158,6 @@ impl Status {
         self.version() == Some(version)
     }
 
-    /// The version that has been reached.
     pub(super) fn version(&self) -> Option<&str> {
         Some(&self.versions.iter().find(|reached| reached.name == OPERAND)?.version)
     }
@@ -199,17 +172,16 @@ impl Status {
             let message = format!("Cluster Cloud Controller Manager Operator is available at {version}{remarks}");
             condition(AVAILABLE, "True", AS_EXPECTED, &message)
         };
-        let available = |remarks: &str| available_at(version, remarks);
-        // What was said of an earlier plan may no longer be so.
+        // The message about an earlier plan may be out of date.
         let kept_available = || match self.version().filter(|_| self.find_true(AVAILABLE).is_some()) {
             Some(reached) => available_at(reached, remarks),
             None => self.kept(condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet")),
         };
         let (available, progressing, error) = match outcome {
             Outcome::Nothing(why) => {
-                (available(&format!("; nothing is applied: {why}")), expected(PROGRESSING, "False"), None)
+                (available_at(version, &format!("; nothing is applied: {why}")), expected(PROGRESSING, "False"), None)
             }
-            Outcome::Acted(Acted::RollingOut { rollouts, nodes, .. }) => {
+            Outcome::RollingOut { rollouts, nodes, .. } => {
                 let (reason, message) = if self.is_at(version) {
                     (AS_EXPECTED, format!("Waiting for the rollout of {}{nodes}", names(rollouts)))
                 } else {
@@ -217,17 +189,15 @@ impl Status {
                 };
                 (kept_available(), condition(PROGRESSING, "True", reason, &message), None)
             }
-            Outcome::Acted(Acted::Failed { error, .. } | Acted::Stuck(_, error)) => {
-                (kept_available(), self.kept(expected(PROGRESSING, "False")), Some(error))
-            }
-            Outcome::Acted(Acted::Applied(_)) => (available(remarks), expected(PROGRESSING, "False"), None),
+            Outcome::Applied(_) => (available_at(version, remarks), expected(PROGRESSING, "False"), None),
+            other => (kept_available(), self.kept(expected(PROGRESSING, "False")), other.problem()),
         };
         let (degraded, upgradeable) = match error {
             None => (expected(DEGRADED, "False"), expected(UPGRADEABLE, "True")),
             Some(error) => {
                 let why = "The operator is degraded; its condition Degraded says why";
                 let upgradeable = condition(UPGRADEABLE, "False", SYNCING_FAILED, why);
-                (condition(DEGRADED, "True", SYNCING_FAILED, error), upgradeable)
+                (condition(DEGRADED, "True", SYNCING_FAILED, &error), upgradeable)
             }
         };
         let reached = OperandVersion { name: OPERAND.into(), version: (*version).to_owned() };

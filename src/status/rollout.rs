@@ -7,23 +7,20 @@ use serde_json::Value;
 
 use crate::{apply::steps::finalizers, object::condition};
 
-/// The state of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rollout {
+pub(crate) enum Rollout {
     /// The applied object runs, or has nothing to run.
     Done,
-    /// It is in progress.
     Progressing,
     /// It waits for others: the workload's controller has given up waiting, or finalizers keep an object that is being
     /// deleted. It may still succeed.
     Stuck {
-        /// The controller's message, or the finalizers.
         why: String,
     },
 }
 
 /// The rollout of a live object; objects of other kinds are done.
-pub fn of(object: &Value) -> Rollout {
+pub(crate) fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
         // It is recreated when it is gone.
         _ if object["metadata"]["deletionTimestamp"].is_string() => {
@@ -52,21 +49,23 @@ fn deployment(object: &Value) -> Rollout {
     }
 }
 
+fn number(object: &Value, field: &str) -> i64 {
+    object["status"][field].as_i64().unwrap_or_default()
+}
+
 fn daemon_set(object: &Value) -> Rollout {
-    let number = |name: &str| object["status"][name].as_i64().unwrap_or_default();
-    let scheduled = number("currentNumberScheduled");
+    let scheduled = number(object, "currentNumberScheduled");
     // No node may match it.
-    let is_done =
-        number("desiredNumberScheduled") == 0 || (scheduled > 0 && number("updatedNumberScheduled") >= scheduled);
+    let is_done = number(object, "desiredNumberScheduled") == 0
+        || (scheduled > 0 && number(object, "updatedNumberScheduled") >= scheduled);
     if is_done { Rollout::Done } else { Rollout::Progressing }
 }
 
 /// Whether the rollout of a live object is done but for this many pods; of a Deployment none may be missing, as its pods move
 /// to other nodes.
-pub fn is_done_without(object: &Value, pods: usize) -> bool {
-    let number = |name: &str| object["status"][name].as_i64().unwrap_or_default();
+pub(crate) fn is_done_without(object: &Value, pods: usize) -> bool {
     let is_enough = || {
-        let (scheduled, updated) = (number("currentNumberScheduled"), number("updatedNumberScheduled"));
+        let (scheduled, updated) = (number(object, "currentNumberScheduled"), number(object, "updatedNumberScheduled"));
         scheduled > 0 && updated > 0 && updated.saturating_add(i64::try_from(pods).unwrap_or(0)) >= scheduled
     };
     of(object) == Rollout::Done

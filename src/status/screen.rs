@@ -4,7 +4,7 @@
 //! The same findings always give the same report. Times are the cluster's; only [`mod@text`] converts them into ages.
 
 pub(super) mod pods;
-pub mod text;
+pub(crate) mod text;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -27,51 +27,44 @@ use crate::{
 /// The state of a workload whose rollout was done, and none of whose pods is ready.
 const UNAVAILABLE: &str = "unavailable";
 
-/// The number of last changes that are reported.
 const LAST_CHANGES: usize = 5;
+
+/// What a read found: `None` if the object does not exist.
+type Found = Option<Value>;
 
 /// The input of the report; documents that could not be read are `None` and listed in `unread`.
 #[derive(Debug, Default)]
-pub struct Findings {
-    /// The platform type; `None` without an Infrastructure.
+pub(crate) struct Findings {
     pub platform: Option<String>,
     /// The plan, or the reason why there is none.
     pub plan: Option<Result<Plan, String>>,
     /// Whether the plan holds the digests of the pods' configuration; without them workloads are not planned
     /// completely.
     pub knows_digests: bool,
-    /// The live state of each planned object: `None` if it could not be read, `Some(None)` if it does not exist.
-    pub live: Vec<Option<Option<Value>>>,
+    /// The live state of each planned object.
+    pub live: Vec<Option<Found>>,
     /// Our objects that are no longer planned, each with its decision.
     pub left_over: Vec<(Value, PruneDecision)>,
-    /// The pods of the managed namespace.
     pub pods: Vec<Value>,
-    /// The events of that namespace.
     pub events: Vec<Value>,
-    /// The ClusterOperator: `None` if it could not be read, `Some(None)` if it does not exist.
-    pub cluster_operator: Option<Option<Value>>,
-    /// The operator's lease, in the same way.
-    pub lease: Option<Option<Value>>,
-    /// When it was read.
+    pub cluster_operator: Option<Found>,
+    pub lease: Option<Found>,
     pub now: Timestamp,
-    /// The errors of failed reads.
     pub unread: Vec<String>,
 }
 
 /// The report, serialized for programs.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub(crate) struct Report {
     /// Whether the ClusterOperator is available and not degraded, an operator keeps it so, and each workload has a pod that is
     /// ready; `None` if it cannot be read.
     pub healthy: Option<bool>,
     operator: OperatorState,
     platform: Option<String>,
     provider: Option<String>,
-    /// Why nothing is applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// The version that has been reached.
     version: Option<String>,
     namespace: String,
     /// The planned objects in their order, then the left-over ones.
@@ -80,7 +73,6 @@ pub struct Report {
     conditions: Vec<ConditionState>,
     /// The newest first.
     changes: Vec<LastChange>,
-    /// The errors of failed reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
 }
@@ -140,9 +132,7 @@ struct RolloutState {
     name: String,
     /// `done`, `progressing`, `stuck`, or `unavailable` if no pod is ready although the rollout was done.
     state: &'static str,
-    /// The number of ready pods.
     ready: i64,
-    /// The number of desired pods.
     desired: i64,
     waits_for: Vec<String>,
 }
@@ -168,7 +158,7 @@ struct LastChange {
 
 impl Report {
     /// The report on a cluster with this managed namespace.
-    pub fn new(findings: &Findings, namespace: &str) -> Self {
+    pub(crate) fn new(findings: &Findings, namespace: &str) -> Self {
         let (provider, planned, why) = match &findings.plan {
             Some(Ok(Plan::Objects { provider, objects })) => (Some(provider.clone()), &objects[..], None),
             Some(Ok(Plan::Nothing { why })) => (None, &[][..], Some(format!("nothing to apply: {why}"))),

@@ -7,54 +7,42 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::screen::pods::{is_selected, waits_for};
+use super::screen::{
+    pods::{is_selected, waits_for},
+    text::section,
+};
 use crate::{
     nodes::observed::{lines, sanitized},
     object::{condition, container_statuses},
-    text::output::{printable, table, wrap},
+    text::output::{printable, wrap},
 };
 
-/// The width of a report.
 const WIDTH: usize = 100;
 
-/// How many Events are reported.
 const MOST_EVENTS: usize = 12;
 
-/// The report of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// The test's name.
+pub(crate) struct Report {
     pub test: String,
-    /// The provider.
     pub provider: String,
-    /// The namespace of its pods.
     pub namespace: String,
-    /// The version of Kubernetes.
     pub kubernetes: String,
-    /// The images that it was made of.
     pub images: Vec<String>,
-    /// The controllers that ran.
     pub controllers: Vec<&'static str>,
-    /// Whether a pod became ready.
     pub ready: bool,
     /// After how many seconds it did, or nobody waited any more.
     pub seconds: u64,
-    /// The pods.
     pub pods: Vec<Pod>,
     /// The Events about its objects, the newest last.
     pub events: Vec<Event>,
-    /// What could not be removed.
     pub left: Vec<Left>,
 }
 
-/// A pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pod {
-    /// Its name.
+pub(crate) struct Pod {
     pub name: String,
-    /// Its node; empty if it has none.
     pub node: String,
     /// Why it is not ready; `None` if it is.
     pub waits_for: Option<String>,
@@ -62,50 +50,36 @@ pub struct Pod {
     pub containers: Vec<Container>,
 }
 
-/// A container of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Container {
-    /// Its name.
+pub(crate) struct Container {
     pub name: String,
     /// Its state, such as `running` or `waiting (ImagePullBackOff)`.
     pub state: String,
-    /// How often it was started again.
     pub restarts: i64,
-    /// The last lines of its log.
     pub log: Vec<String>,
 }
 
-/// An Event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Event {
-    /// Its type, `Normal` or `Warning`.
+pub(crate) struct Event {
     #[serde(rename = "type")]
     pub type_: String,
-    /// Its reason.
     pub reason: String,
-    /// The object that it is about.
     pub object: String,
-    /// Its text.
     pub message: String,
 }
 
-/// An object that could not be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Left {
-    /// The object.
+pub(crate) struct Left {
     pub object: String,
-    /// Why it is left.
     pub why: String,
-    /// The command that removes it.
     pub command: String,
 }
 
 impl Pod {
-    /// Of a live pod.
-    pub fn of(live: &Value, events: &[Value]) -> Self {
+    pub(crate) fn of(live: &Value, events: &[Value]) -> Self {
         Self {
             name: text(&live["metadata"]["name"]),
             node: text(&live["spec"]["nodeName"]),
@@ -114,8 +88,7 @@ impl Pod {
         }
     }
 
-    /// Adds the last lines of the log of a container.
-    pub fn log(&mut self, container: &str, log: &str) {
+    pub(crate) fn log(&mut self, container: &str, log: &str) {
         if let Some(container) = self.containers.iter_mut().find(|one| one.name == container) {
             container.log = lines(log);
         }
@@ -137,20 +110,20 @@ impl Container {
     }
 
     /// Whether its last words are in the log of its previous start.
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.restarts > 0 && !self.state.starts_with("terminated")
     }
 }
 
 /// Whether a live pod is of a workload and ready.
-pub fn is_ready(workload: &Value, pod: &Value) -> bool {
+pub(crate) fn is_ready(workload: &Value, pod: &Value) -> bool {
     is_selected(workload, pod)
         && pod["metadata"]["deletionTimestamp"].is_null()
         && condition(pod, "Ready")["status"] == "True"
 }
 
 /// The Events about objects with this end of their names, the oldest first.
-pub fn events(live: &[Value], end: &str) -> Vec<Event> {
+pub(crate) fn events(live: &[Value], end: &str) -> Vec<Event> {
     let is_about = |event: &&Value| event["involvedObject"]["name"].as_str().is_some_and(|name| name.contains(end));
     let mut about: Vec<_> = live.iter().filter(is_about).collect();
     let time = |event: &Value| {
@@ -173,8 +146,7 @@ fn text(value: &Value) -> String {
 }
 
 impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let outcome = if self.ready {
             format!("a pod was ready after {} seconds", self.seconds)
         } else {
@@ -192,7 +164,7 @@ impl Report {
         text += &self.pods();
         let events = self.events.iter();
         let events = events.map(|event| [event.reason.clone(), format!("{}: {}", event.object, event.message)]);
-        text += &section(["EVENT", "MESSAGE"], &events.collect::<Vec<_>>());
+        text += &section(WIDTH, ["EVENT", "MESSAGE"], &events.collect::<Vec<_>>());
         printable(&text)
     }
 
@@ -206,7 +178,7 @@ impl Report {
             pod.containers.iter().map(of).collect()
         };
         let mut text =
-            section(["STATE", "RESTARTS", "CONTAINER"], &self.pods.iter().flat_map(of_pod).collect::<Vec<_>>());
+            section(WIDTH, ["STATE", "RESTARTS", "CONTAINER"], &self.pods.iter().flat_map(of_pod).collect::<Vec<_>>());
         for why in self.pods.iter().filter_map(|pod| pod.waits_for.as_ref()) {
             let _ = write!(text, "\n{}\n", wrap(why, WIDTH).join("\n"));
         }
@@ -220,10 +192,6 @@ impl Report {
         }
         text
     }
-}
-
-fn section<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
-    if rows.is_empty() { String::new() } else { format!("\n{}", table(titles, rows)) }
 }
 
 #[cfg(test)]

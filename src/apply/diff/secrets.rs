@@ -55,7 +55,6 @@ pub(in crate::apply) fn redacted<'a>(message: &str, objects: impl Iterator<Item 
     excerpt.masked()
 }
 
-/// What replaces a secret.
 type Replace<'a> = &'a mut dyn FnMut(&str) -> String;
 
 /// Replaces the secrets of an object.

@@ -38,7 +38,7 @@ async fn an_object_that_is_held_back_takes_no_room_of_others() {
     applier.make_room(4);
     assert!(contested.iter().all(|one| applier.start(one, None).is_none()));
     assert!(!applier.is_cut, "no pass would ever be whole, and no status written");
-    assert_eq!(applier.contested().len(), contested.len());
+    assert_eq!(applier.contested.len(), contested.len());
     let others = ["f", "g", "h", "i", "j"].map(object);
     let started = others.iter().filter(|one| applier.start(one, None).is_some()).count();
     assert_eq!((started, applier.is_cut), (4, true));
@@ -50,11 +50,11 @@ async fn what_has_no_room_counts_as_no_repair() {
     let (written, deleted) = (object("written"), object("deleted"));
     applier.make_room(0);
     for _ in 0..=REPAIRS {
-        assert!(applier.start(&written, None).is_none() && !applier.may_delete(deleted.key()));
+        assert!(applier.start(&written, None).is_none() && !(applier.has_room() && applier.may_repair(deleted.key())));
     }
-    assert!(applier.is_cut && applier.contested().is_empty());
+    assert!(applier.is_cut && applier.contested.is_empty());
     applier.make_room(1);
-    assert!(applier.may_delete(deleted.key()), "the room is used by the deletion itself");
+    assert!(applier.has_room() && applier.may_repair(deleted.key()), "the room is used by the deletion itself");
     assert!(applier.start(&written, None).is_some() && !applier.is_cut);
     assert!(applier.start(&written, None).is_none() && applier.is_cut);
 }

@@ -45,7 +45,9 @@ impl Ccms {
         let awaits_restriction =
             |object: &Object| is_restriction(object.value()) && unseen.contains(&Location::of(object));
         let unrestricted = Wanted::owners(&self.objects, owner, awaits_restriction);
-        let closed: BTreeSet<&str> = self.closed().chain(unrestricted).collect();
+        // Those that may not be installed yet.
+        let gated = self.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
+        let closed: BTreeSet<&str> = gated.chain(unrestricted).collect();
         // A grant that is left is taken back whatever else waits.
         let is_left = |object: &Object| is_of_guard(object.value()) && view.target.observer.live(object).is_some();
         let is_ready = |object: &&Object| {
@@ -68,7 +70,7 @@ impl Ccms {
         let is_all_known = fleet.values().all(Member::may_prune) && incomplete.is_empty();
         let may_prune = |live: &Value| {
             let owner = owner(live);
-            // Whose it is, only our own label tells. What has lost it, or was given another one, may be of any: also if it names one
+            // Only our own label shows the owner. An object that has lost it, or was given another one, may be of any: also if it names one
             // that exists.
             let is_known = is_all_known || !(owner.is_empty() || is_label_of_others(live, INSTANCE_LABEL));
             let is_current = |member: &Member| member.may_prune() && !incomplete.contains(owner);
@@ -97,7 +99,6 @@ fn identity(object: &Value) -> [&str; 3] {
     fields.map(|field| field.as_str().unwrap_or_default())
 }
 
-/// The locations of our objects that have not been seen.
 fn unseen_locations(observer: &Observer) -> impl Iterator<Item = Location> {
     observer.watches.iter().filter_map(|(id, seen)| match id {
         Id::Ours(location) if !seen.is_synced() => Some(location.clone()),

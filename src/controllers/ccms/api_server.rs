@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use tracing::warn;
-
 use crate::{
     api::placement::Distribution,
     cluster::request,
@@ -15,10 +13,8 @@ use crate::{
 /// How many answers in a row have to differ from the version that counts, all in one direction, before it changes: an hour.
 const ANSWERS: usize = 6;
 
-/// The version of the API server.
 #[derive(Default)]
 pub(super) struct ApiServer {
-    /// The last answer.
     last: Option<String>,
     version: Version,
     asked: Option<Instant>,
@@ -71,10 +67,7 @@ impl ApiServer {
             }
             Err(error) => {
                 let text = format!("failed to ask the API server for its version: {error}");
-                if self.backoff.failed(&text, TRANSIENT_ERROR_GRACE, error.retry_after(), Instant::now()) {
-                    warn!("{text}; retrying");
-                }
-                Err(text)
+                Err(self.backoff.retrying(text, TRANSIENT_ERROR_GRACE, error.retry_after()))
             }
         }
     }
@@ -85,13 +78,11 @@ impl ApiServer {
         Some(Cluster { minor: self.version.counts?, ..cluster })
     }
 
-    /// The last error, if it has lasted.
     pub(super) fn lasting_problem(&self) -> Option<String> {
         let now = Instant::now();
         self.backoff.ready(now).err().filter(|_| self.backoff.has_lasted(now))
     }
 
-    /// When it is to be asked again.
     pub(super) fn due(&self, cluster: Option<&Cluster>) -> impl Iterator<Item = Instant> + use<> {
         let needed = cluster.is_none_or(|cluster| cluster.control_plane_nodes == 0);
         let next = self.asked.map(|asked| asked + RESYNC_PERIOD).filter(|_| needed);

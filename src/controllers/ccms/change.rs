@@ -6,12 +6,12 @@
 
 use serde_json::Value;
 
-use super::{Ccms, Member};
+use super::Member;
 use crate::{
     apply::inventory::{Inventory, Location},
     cluster::seen::Seen,
     controllers::{
-        node_counts::NodeCounts,
+        diagnoser::NodeCounts,
         observer::{Id, Observer},
         target::Target,
     },
@@ -37,7 +37,6 @@ pub(super) enum Change {
     /// Nothing yet: what runs has not been seen.
     #[default]
     Unknown,
-    /// It may be made.
     Accepted,
     /// It is refused, for what was seen then.
     Refused(Box<Grounds>),
@@ -68,28 +67,16 @@ fn version(workload: &Object, observer: &Observer) -> Option<String> {
     observer.live(workload)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
 }
 
-impl Ccms {
-    /// Accepts or refuses what was planned since the last pass.
-    pub(super) fn weigh_changes(&mut self, target: &Target) {
-        for member in self.fleet.values_mut() {
-            member.weigh(&target.observer, &target.node_counts);
-        }
-    }
-
-    /// Has those validated again that were refused, and of which the nodes or the workload have changed since.
-    pub(super) fn reconsider(&mut self, target: &Target) {
-        let Target { observer, node_counts, .. } = target;
-        for member in self.fleet.values_mut() {
-            if matches!(&member.change, Change::Refused(grounds) if grounds.have_changed(observer, node_counts)) {
-                member.forget_validation();
-            }
-        }
-    }
-}
-
 impl Member {
+    /// Has its inputs validated again if its change was refused, and the nodes or the workload have changed since.
+    pub(super) fn reconsider(&mut self, Target { observer, node_counts, .. }: &Target) {
+        if matches!(&self.change, Change::Refused(grounds) if grounds.have_changed(observer, node_counts)) {
+            self.forget_validation();
+        }
+    }
+
     /// Accepts or refuses what its inputs come to, also while it is paused.
-    fn weigh(&mut self, observer: &Observer, node_counts: &NodeCounts) {
+    pub(super) fn weigh(&mut self, Target { observer, node_counts, .. }: &Target) {
         let is_planned = self.validation.as_ref().is_some_and(|validation| validation.objects.is_some());
         if self.change != Change::Unknown || !is_planned {
             return;

@@ -24,7 +24,6 @@ type Field = Vec<String>;
 #[derive(Debug, Default)]
 pub(super) struct Definition {
     lacks: BTreeSet<Field>,
-    /// When the whole status was last refused.
     refused: Option<Instant>,
 }
 
@@ -34,7 +33,6 @@ impl Definition {
         self.due().is_none_or(|due| due <= now)
     }
 
-    /// When the whole status is to be tried again.
     pub(super) fn due(&self) -> Option<Instant> {
         self.refused.map(|refused| refused + PERIOD)
     }
@@ -118,7 +116,6 @@ fn compare(sent: &Value, kept: &Value, at: &mut Field, lacks: &mut BTreeSet<Fiel
     }
 }
 
-/// Removes a field.
 fn remove(value: &mut Value, field: &[String]) {
     match (value, field) {
         (Value::Object(fields), [name]) => drop(fields.remove(name)),

@@ -6,18 +6,14 @@
 //! and less often.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use k8s_openapi::jiff::Timestamp;
-use tracing::warn;
+use kube::Client;
 
-use super::{
-    Ccms, Member,
-    report::live_of,
-    snapshot::{Answer, Found, Question},
-};
+use super::{Ccms, DEFAULT_NAMESPACE, Member, report::live_of};
 use crate::{
     apply::inventory::Location,
     cluster::{read::Error, seen},
@@ -39,14 +35,36 @@ use crate::{
     preflight::{
         self,
         check::{Outcome, Row, line, refusal},
-        evidence::{Evidence, Other, Reader},
-        inputs, permissions,
+        evidence::{Evidence, Other, Reader, Snapshot},
+        inputs, permissions, read,
     },
+    provider::catalog::Catalog,
     status::ccm::was_installed,
 };
 
 /// The first and the longest pause after a refusal; each is twice the one before. Of a large cluster a snapshot is many requests.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(600));
+
+/// What is asked about one `CloudControllerManager`.
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::controllers) struct Question {
+    namespace: String,
+    /// The user name of its ServiceAccount.
+    user: Option<String>,
+    /// What the operator needs for it.
+    needs: BTreeSet<Need>,
+}
+
+pub(in crate::controllers) struct Found {
+    snapshot: Snapshot,
+    /// What the operator lacks, of all that it needs.
+    missing: Seen<BTreeSet<Need>>,
+    /// By whose bindings each account may delete nodes already.
+    deletion_permissions: BTreeMap<String, Seen<Option<Vec<String>>>>,
+}
+
+/// The questions, by the names of the `CloudControllerManager`s, and the answer.
+pub(in crate::controllers) type Answer = (BTreeMap<String, Question>, Result<Found, Error>);
 
 /// What stands before the first installation of one.
 #[derive(Default)]
@@ -55,7 +73,6 @@ pub(super) struct Gate {
     pub(super) is_open: bool,
     /// What the checks have shown, if this process has made them.
     pub(super) rows: Option<Vec<Row>>,
-    /// After a failure.
     backoff: Backoff,
     /// After a refusal: the pause, and its end.
     refused: Option<(Duration, Instant)>,
@@ -73,7 +90,6 @@ impl Gate {
         }
     }
 
-    /// Whether the checks are to be made now.
     fn is_due(&self) -> bool {
         let now = Instant::now();
         self.backoff.ready(now).is_ok() && self.refused.is_none_or(|(_, until)| until <= now)
@@ -93,9 +109,7 @@ impl Gate {
 
     fn failed(&mut self, error: &Error) {
         let text = format!("the checks before the first installation have failed: {}", chain(error));
-        if self.backoff.failed(&text, TRANSIENT_ERROR_GRACE, error.retry_after(), Instant::now()) {
-            warn!("{text}; retrying");
-        }
+        self.backoff.retrying(text, TRANSIENT_ERROR_GRACE, error.retry_after());
         self.rows = None;
     }
 }
@@ -103,7 +117,7 @@ impl Gate {
 impl Ccms {
     /// Checks those that are to be installed for the first time.
     pub(super) fn check_first(&mut self, view: &View, pass: &mut Pass) {
-        if let Some(answer) = self.snapshot_reader.take() {
+        if let Some(answer) = self.snapshots.answer.take() {
             self.take_snapshot(view, answer);
         }
         let mut due = BTreeMap::new();
@@ -124,14 +138,15 @@ impl Ccms {
                 due.extend(member.question().map(|question| (name.clone(), question)));
             }
         }
-        self.snapshot_reader.ask(&view.target.client, &view.catalog, due);
+        if !self.snapshots.is_running && !due.is_empty() {
+            let (client, catalog) = (view.target.client.clone(), view.catalog.clone());
+            self.snapshots.start(async move {
+                let found = find(&client, &catalog, &due).await;
+                (due, found)
+            });
+        }
         let closed = self.fleet.values().filter(|member| !member.gate.is_open);
         pass.due.extend(closed.filter_map(|member| member.gate.due()));
-    }
-
-    /// The names of those that may not be installed yet.
-    pub(super) fn closed(&self) -> impl Iterator<Item = &str> {
-        self.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str())
     }
 
     /// Validates those that a snapshot was taken for, unless they ask for something else by now.
@@ -172,7 +187,7 @@ impl Ccms {
         let member = self.fleet.get(name)?;
         let wanted = member.ccm()?;
         let others = self.fleet.iter().filter(|(other, _)| *other != name).filter_map(|(other_name, other)| {
-            let running = self.running.get(other_name);
+            let running = other.running.as_ref();
             Some(Other {
                 ccm: other.ccm()?,
                 goes_first: other.order(other_name, running) < member.order(name, None),
@@ -198,6 +213,20 @@ impl Ccms {
     }
 }
 
+async fn find(client: &Client, catalog: &Catalog, questions: &BTreeMap<String, Question>) -> Result<Found, Error> {
+    let namespaces: BTreeSet<_> = questions.values().map(|question| question.namespace.as_str()).collect();
+    // Others are in kube-system, or where ours are: there the operator may look.
+    let locations = namespaces.iter().copied().chain([DEFAULT_NAMESPACE]).collect();
+    let snapshot = read::snapshot(client, catalog, &locations, &namespaces).await?;
+    let needs = questions.values().flat_map(|question| &question.needs).cloned().collect();
+    let missing = read::own_missing(client, &needs).await?;
+    let mut deletion_permissions = BTreeMap::new();
+    for user in questions.values().filter_map(|question| question.user.as_ref()) {
+        deletion_permissions.insert(user.clone(), read::deletion_permission(client, user).await?);
+    }
+    Ok(Found { snapshot, missing, deletion_permissions })
+}
+
 /// Whether a kind of objects runs pods for long.
 pub(super) fn is_workload(kind: &str) -> bool {
     matches!(kind, "Deployment" | "DaemonSet")
@@ -217,15 +246,9 @@ fn is_installed(observer: &Observer, name: &str) -> bool {
 }
 
 impl Member {
-    /// What is asked before its first installation.
     fn question(&self) -> Option<Question> {
         let namespace = self.ccm()?.spec.namespace.clone();
         let user = self.identity.as_ref().map(CcmIdentity::user);
         Some(Question { namespace, user, needs: permissions::needs(self.objects()) })
-    }
-
-    /// Whether the checks before its first installation keep it from being installed, and are to be heard.
-    pub(super) fn is_gated(&self) -> bool {
-        !self.gate.is_open && !self.is_removed()
     }
 }

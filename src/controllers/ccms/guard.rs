@@ -4,7 +4,6 @@
 //! is withdrawn before the API server is asked anything. Questions are asked only while nodes are to be deleted or
 //! permissions have changed.
 
-mod ask;
 mod proof;
 mod report;
 mod withdraw;
@@ -43,13 +42,9 @@ use crate::{
         node::Node,
     },
     object::Object,
-    plan::kubernetes::guard::{Guard, confirm, granted, is_of_guard, listed},
+    plan::kubernetes::guard::{Guard, confirm, is_of_guard, listed},
     provider::kubernetes::is_ccm,
-    status::{
-        ccm::{self, Outcome},
-        outcome::Acted,
-        rollout,
-    },
+    status::{ccm, outcome::Outcome, rollout},
 };
 
 /// Why a leader is not known that nobody has asked for.
@@ -71,7 +66,6 @@ pub(super) struct Guarded {
     permissions: Option<BTreeSet<String>>,
     /// Since when the pod of the current rollout that leads has led, or why that is not known; and when that was asked.
     leads_since: Option<(Result<Timestamp, String>, Instant)>,
-    /// What was decided.
     decision: Option<Decision>,
     /// What was confirmed before that.
     before: Vec<Entry>,
@@ -106,7 +100,6 @@ impl Guarded {
     }
 }
 
-/// What is known now.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     nodes: &'a [Node],
@@ -188,7 +181,6 @@ fn confirmed(mut object: Object, deletable: &Deletable) -> Object {
     object
 }
 
-/// The status that was last seen.
 fn status(observer: &Observer, name: &str) -> Status {
     observer.watches.get(&Id::Ccms, name).map(ccm::of).unwrap_or_default()
 }
@@ -216,7 +208,6 @@ impl Member {
         self.settle(name, (view, &ccm), decision, known.now, pass);
     }
 
-    /// Takes a decision.
     fn settle(&mut self, name: &str, (view, ccm): (&View, &Ccm), decision: Decision, now: Timestamp, pass: &mut Pass) {
         if ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !self.is_paused() {
             let previous = status(&view.target.observer, name).node_deletion.confirmed;
@@ -278,8 +269,8 @@ impl Member {
     /// Why the cloud-controller-manager may not be as planned, or not yet: then only what people have allowed is confirmed.
     fn unsettled(&self, applier: &Applier, nodes: &[Node], observer: &Observer) -> Option<String> {
         let rolled_out = match &self.progress.last {
-            Some(Outcome::Acted(Acted::Applied(_))) => true,
-            Some(Outcome::Acted(acted)) if acted.is_rollout() => self.runs_on_ready_nodes(nodes, observer),
+            Some(Outcome::Applied(_)) => true,
+            Some(outcome) if outcome.is_rollout() => self.runs_on_ready_nodes(nodes, observer),
             _ => false,
         };
         if !rolled_out {
@@ -336,8 +327,7 @@ impl Member {
 
     /// What is live, and for how long it has been seen.
     fn live(&mut self, observer: &Observer) -> lists::Live {
-        let role = self.planned_of_guard("ClusterRole").and_then(|role| observer.live(role));
-        let granted = role.map(granted).unwrap_or_default();
+        let granted = self.live_grants(observer);
         let Some((entries, identities)) = self.in_force(observer) else {
             (self.guard.seen, self.guard.seen_in) = (BTreeMap::new(), None);
             return lists::Live { listed: None, granted };

@@ -1,15 +1,17 @@
-//! One `CloudControllerManager`: its inputs and their result (pure, but for what it asks of the watches).
+//! One `CloudControllerManager`: its inputs and their result, and which of several that exclude each other is refused (pure, but for
+//! what it asks of the watches).
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use serde_json::Value;
 
 use super::{
-    DEFAULT_NAMESPACE,
+    Ccms, DEFAULT_NAMESPACE,
     change::{Change, Grounds},
     definition::Definition,
-    first::Gate,
+    first::{Gate, is_workload},
     guard::Guarded,
+    report::live_of,
 };
 use crate::{
     api::{
@@ -25,32 +27,32 @@ use crate::{
     nodes::identity::CcmIdentity,
     object::Object,
     plan::kubernetes::{
+        conflict::{Running, Standing, as_it_runs, conflict},
         sources::{Found, InputProblem, Named},
         validation::{self, Validation},
     },
+    preflight::pods::running,
     provider::catalog::Catalog,
-    status::ccm::{NotInitializing, Outcome},
+    status::{ccm::NotInitializing, outcome::Outcome},
 };
 
 /// The reason of one that another one excludes.
 const CONFLICT: &str = "Conflict";
 
-/// A `CloudControllerManager`.
 #[derive(Default)]
 pub(super) struct Member {
-    /// The generation of the object.
     pub(super) generation: i64,
     /// What it asks for, or why that cannot be read.
     ccm: Option<Result<Ccm, (&'static str, String)>>,
-    /// What it names.
-    pub(super) named: Vec<Named>,
     /// The digest of the external provider that its objects are of, as its status says, unless they are to go.
     applied_digest: Option<String>,
     /// Where its cloud-controller-manager is to be looked for.
     pub(super) identity: Option<CcmIdentity>,
+    /// What its workloads run.
+    pub(super) running: Option<Running>,
+    pub(super) named: Vec<Named>,
     /// What was seen of that at the last validation, unless it has to be validated again.
     found: Option<Vec<Found>>,
-    /// When the object was created.
     created: String,
     /// What the inputs come to; `None` until all of them have been looked at.
     pub(super) validation: Option<Validation>,
@@ -58,28 +60,70 @@ pub(super) struct Member {
     pub(super) accepted: Option<Vec<Object>>,
     /// Whether what runs may become what the inputs come to.
     pub(super) change: Change,
-    /// The checks before its first installation.
     pub(super) gate: Gate,
-    /// What the passes have come to.
-    pub(super) progress: Progress<Outcome>,
+    pub(super) progress: Progress,
     /// When the status was last written, and what.
     pub(super) written: Option<(Instant, Status)>,
     /// What the installed definition lacks of it.
     pub(super) definition: Definition,
-    /// Which nodes it may delete.
     pub(super) guard: Guarded,
 }
 
+impl Ccms {
+    /// Notes what the workloads run. Returns whether that has changed.
+    pub(super) fn see_running(&mut self, observer: &Observer) -> bool {
+        let mut has_changed = false;
+        for (name, member) in &mut self.fleet {
+            let workloads = live_of(observer, name).filter(|(location, _)| is_workload(location.kind.kind));
+            let running = running(workloads.map(|(_, live)| live));
+            has_changed |= member.running != running;
+            member.running = running;
+        }
+        has_changed
+    }
+
+    /// Refuses a `CloudControllerManager` that would have an object, a lease or a controller of one that goes first, or that runs.
+    pub(super) fn exclude_conflicts(&mut self, catalog: &Catalog) {
+        let as_it_runs = |(name, member): (&String, &Member)| {
+            Some((name.clone(), as_it_runs(member.ccm()?, member.running.as_ref()?)))
+        };
+        let live: Vec<(String, Ccm)> = self.fleet.iter().filter_map(as_it_runs).collect();
+        let mut in_order: Vec<_> = self.fleet.iter_mut().collect();
+        in_order.sort_by(|(name, one), (other_name, other)| {
+            one.order(name, one.running.as_ref()).cmp(&other.order(other_name, other.running.as_ref()))
+        });
+        let (mut keys, mut first) = (BTreeMap::new(), Vec::new());
+        for (name, member) in in_order {
+            let wanted = member.ccm().filter(|_| !member.is_removed()).cloned();
+            let is_change = member.order(name, member.running.as_ref()).0 != Standing::Runs;
+            let running = live.iter().filter(|(other, _)| is_change && other != name).map(|(_, other)| other);
+            let of_ccm = wanted
+                .as_ref()
+                .filter(|_| member.is_good())
+                .and_then(|ccm| first.iter().chain(running).find_map(|other| conflict(catalog, ccm, other)));
+            let of_object = member.planned().iter().find_map(|object| {
+                let other: &String = keys.get(&object.key())?;
+                Some(format!("metadata.name: {} is an object of the CloudControllerManager {other}", object.key()))
+            });
+            if let Some(problem) = of_ccm.or(of_object) {
+                member.exclude(problem);
+                continue;
+            }
+            // Whether its inputs are good does not count: nothing is to go from one to the other and back.
+            first.extend(wanted);
+            keys.extend(member.planned().iter().map(|object| (object.key(), name.clone())));
+        }
+    }
+}
+
 impl Member {
-    /// Reads the live object.
     pub(super) fn read(&mut self, live: &Value, cluster: Cluster, settings: &ViewSettings, catalog: &Catalog) {
         self.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
         live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().clone_into(&mut self.created);
         let digest = live["status"]["provider"]["digest"].as_str().filter(|digest| !digest.is_empty());
         let is_removed = settings.remove_providers.iter().any(|name| live["spec"]["provider"] == **name);
         self.applied_digest = digest.filter(|_| !is_removed).map(str::to_owned);
-        let ccm = ccm(live, cluster, settings).map(|ccm| unless_removed(ccm, settings, catalog));
-        let ccm = ccm.and_then(|ccm| within_limits(ccm, settings, catalog));
+        let ccm = ccm(live, cluster, settings, catalog);
         if self.ccm.as_ref() == Some(&ccm) {
             return;
         }
@@ -146,7 +190,6 @@ impl Member {
         (self.validation, self.found, self.change) = (Some(validated), Some(found), Change::Unknown);
     }
 
-    /// Has its inputs validated again.
     pub(super) fn forget_validation(&mut self) {
         (self.validation, self.change) = (None, Change::Unknown);
     }
@@ -190,12 +233,15 @@ impl Member {
         self.found = None;
     }
 
-    /// What tells which of two was there first.
-    pub(super) fn age<'a>(&'a self, name: &'a str) -> (&'a str, &'a str) {
-        (&self.created, name)
+    /// The order of precedence: of two that stand alike, the older one goes first.
+    pub(super) fn order<'a>(&'a self, name: &'a str, running: Option<&Running>) -> (Standing, (&'a str, &'a str)) {
+        let standing = match self.ccm() {
+            Some(ccm) => Standing::of(ccm, self.gate.is_open, running),
+            None => Standing::New,
+        };
+        (standing, (&self.created, name))
     }
 
-    /// Whether its inputs have been validated.
     pub(super) fn is_validated(&self) -> bool {
         self.validation.is_some()
     }
@@ -206,12 +252,10 @@ impl Member {
         self.validation.as_ref().is_some_and(|validation| !validation.problem().is_some_and(is_own))
     }
 
-    /// Whether it wants nothing changed.
     pub(super) fn is_paused(&self) -> bool {
         self.ccm().is_some_and(|ccm| ccm.spec.management == Management::Paused)
     }
 
-    /// Whether it wants nothing to exist.
     pub(super) fn is_removed(&self) -> bool {
         self.ccm().is_some_and(|ccm| ccm.spec.management == Management::Removed)
     }
@@ -244,28 +288,13 @@ impl Member {
     }
 }
 
-/// What it asks for, but for its removal where the installation wants the objects of its provider to go.
-fn unless_removed(mut ccm: Ccm, settings: &ViewSettings, catalog: &Catalog) -> Ccm {
-    let name = &ccm.spec.provider;
-    // One that is refused may only be mistyped.
-    let is_gone = catalog.refused().is_empty() && catalog.kubernetes_of(name).is_err();
-    if settings.remove_providers.contains(name) && is_gone {
-        ccm.spec.management = Management::Removed;
-    }
-    ccm
-}
-
-/// What it asks for, if the installation allows that. Nothing that it does not allow any more keeps one from going.
-fn within_limits(ccm: Ccm, settings: &ViewSettings, catalog: &Catalog) -> Result<Ccm, (&'static str, String)> {
-    let descriptor = catalog.kubernetes_of(&ccm.spec.provider).ok().map(|provider| &provider.descriptor);
-    match settings.limits.check(&ccm, descriptor) {
-        Err(refusal) if ccm.spec.management != Management::Removed => Err(refusal),
-        _ => Ok(ccm),
-    }
-}
-
 /// What a live object asks for; else a reason and a message.
-fn ccm(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Ccm, (&'static str, String)> {
+fn ccm(
+    live: &Value,
+    cluster: Cluster,
+    settings: &ViewSettings,
+    catalog: &Catalog,
+) -> Result<Ccm, (&'static str, String)> {
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     check::name(name).map_err(|(field, problem)| ("Invalid", format!("{field}: {problem}")))?;
     // The API server knows the fields: what is unknown here is of another version of the operator.
@@ -295,5 +324,12 @@ fn ccm(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Ccm, (
                        the flag --node-deletion (ccm-operator render install --node-deletion)";
         return Err(("NodeDeletionNotAllowed", message.to_owned()));
     }
+    let provider = catalog.kubernetes_of(&ccm.spec.provider);
+    // The objects of its provider are to go. One that is refused may only be mistyped.
+    if settings.remove_providers.contains(&ccm.spec.provider) && catalog.refused().is_empty() && provider.is_err() {
+        ccm.spec.management = Management::Removed;
+        return Ok(ccm);
+    }
+    settings.limits.check(&ccm, provider.ok().map(|provider| &provider.descriptor))?;
     Ok(ccm)
 }

@@ -21,11 +21,10 @@ use crate::{
     cluster::seen::Seen,
     controllers::{
         Pass,
-        backoff::RepairLimiter,
         executor::Executor,
         failures::Stopped,
         observer::{Id, Observer},
-        rollouts::{Rollouts, held_up_by},
+        progress::{Rollouts, held_up_by},
         view::View,
     },
     facts::cluster::Cluster,
@@ -34,21 +33,14 @@ use crate::{
     plan::kubernetes::validation::Validation,
     process::leadership::Authority,
     provider::restriction::is_restriction,
-    status::{
-        ccm::Outcome,
-        outcome::{Acted, names},
-    },
+    status::outcome::{Outcome, names},
 };
 
-/// What all reports are made with.
 pub(super) struct Reporter<'a> {
     pub(super) authority: &'a Authority,
     pub(super) executor: &'a Executor,
     pub(super) withheld: &'a Withheld,
     pub(super) cluster: Option<&'a Cluster>,
-    /// Limits the writes of each status.
-    pub(super) limiter: &'a mut RepairLimiter,
-    own_namespace: &'a str,
     /// Where objects may be of those that are to go.
     leftovers: Inventory,
 }
@@ -58,7 +50,7 @@ impl Ccms {
     pub(super) async fn report_to_each(&mut self, view: &mut View, acted: &Result<(), Stopped>, pass: &mut Pass) {
         let room = self.room();
         let mut written = 0;
-        let (mut reporter, fleet) = self.reporter(&view.target.observer);
+        let (reporter, fleet) = self.reporter(&view.target.observer);
         for (name, member) in fleet {
             if written >= room {
                 pass.due.push(Instant::now());
@@ -76,7 +68,7 @@ impl Ccms {
 
     /// Reports to all `CloudControllerManager`s that what they depend on cannot be read.
     pub(super) async fn report_to_all(&mut self, view: &mut View, error: &str, pass: &mut Pass) {
-        let (mut reporter, fleet) = self.reporter(&view.target.observer);
+        let (reporter, fleet) = self.reporter(&view.target.observer);
         let live = view.target.observer.watches.seen(&Id::Ccms).into_iter().flat_map(Seen::objects);
         let known = |live: &Value| {
             let metadata = &live["metadata"];
@@ -88,7 +80,7 @@ impl Ccms {
                 member.validation = None;
             }
             member.guard.blind = Some(error.to_owned());
-            reporter.tell((member, &name), failed(error.to_owned(), false), view, pass).await;
+            reporter.tell((member, &name), Outcome::failed(error.to_owned()), view, pass).await;
         }
         // They are read and validated once the watch is back.
         view.target.observer.ccms_changed = true;
@@ -97,9 +89,9 @@ impl Ccms {
     fn reporter(&mut self, observer: &Observer) -> (Reporter<'_>, &mut BTreeMap<String, Member>) {
         let is_any_removed = self.fleet.values().any(Member::is_removed);
         let leftovers = if is_any_removed { self.leftovers(observer) } else { Inventory::default() };
-        let Self { authority, executor, withheld, cluster, limiter, own_namespace, fleet, .. } = self;
+        let Self { authority, executor, withheld, cluster, fleet, .. } = self;
         let cluster = cluster.as_ref();
-        (Reporter { authority, executor, withheld, cluster, limiter, own_namespace, leftovers }, fleet)
+        (Reporter { authority, executor, withheld, cluster, leftovers }, fleet)
     }
 }
 
@@ -142,26 +134,26 @@ impl Reporter<'_> {
         if let Some(error) = observer.watches.lasting_problem(TRANSIENT_ERROR_GRACE, is_needed) {
             let is_denied = required.iter().any(|location| denied(observer, location).is_some());
             let error = Stopped { is_denied, ..error.into() }.advised(origin);
-            return Ok(failed(error, false));
+            return Ok(Outcome::failed(error));
         }
         if let Some(pending) = observer.watches.pending(is_needed).into_iter().next() {
             return Err(Some(pending));
         }
-        if member.is_gated() {
+        if !member.gate.is_open && !member.is_removed() {
             return match member.gate.refusal() {
                 Ok(why) => Ok(Outcome::Refused(why)),
-                Err((error, true)) => Ok(failed(error, false)),
+                Err((error, true)) => Ok(Outcome::failed(error)),
                 Err((error, false)) => Err(Some(error)),
             };
         }
-        let is_of = self.is_of(member, name, observer);
+        let is_of = is_of(member, name, view);
         let counts = |key: &Key| !self.withheld.has(key);
         let settled = match self.executor.settled(acted, &is_of, counts) {
             Ok(settled) => settled,
             Err(stopped) => {
                 let (error, Stopped { is_reported, is_terminal, .. }) = (stopped.advised(origin), stopped);
                 let waiting = || Some(format!("CloudControllerManager {name}: {error}"));
-                return if is_reported { Ok(failed(error, is_terminal)) } else { Err(waiting()) };
+                return if is_reported { Ok(Outcome::Failed { error, is_terminal }) } else { Err(waiting()) };
             }
         };
         if member.is_removed() {
@@ -180,9 +172,9 @@ impl Reporter<'_> {
         }
         let mut progress = std::mem::take(&mut member.progress);
         let held_up_by = |waiting: &[Key]| held_up_by(observer.nodes(), member.planned(), waiting);
-        let acted = progress.of_rollouts(settled, rollouts, held_up_by);
+        let outcome = progress.of_rollouts(settled, rollouts, held_up_by);
         member.progress = progress;
-        Ok(Outcome::Acted(acted))
+        Ok(outcome)
     }
 
     /// What is left of the objects of one, except what is kept, and where that is not known.
@@ -218,26 +210,11 @@ impl Reporter<'_> {
         format!("; may be left, because the operator may not look at or delete it: {}", names.join(", "))
     }
 
-    /// Whether an object is of one: it is planned for it, or it exists and says so. The inventory is of all.
-    pub(super) fn is_of(&self, member: &Member, name: &str, observer: &Observer) -> impl Fn(&Key) -> bool + use<> {
-        let inventory = Key {
-            group: String::new(),
-            kind: CONFIG_MAP.kind.to_owned(),
-            namespace: self.own_namespace.to_owned(),
-            name: inventory::NAME.to_owned(),
-        };
-        let live = live_of(observer, name).map(|(location, live)| key_of(location.kind, live));
-        let planned = member.planned().iter().map(Object::key);
-        let keys: BTreeSet<_> = live.chain(planned).chain([inventory]).collect();
-        move |key| keys.contains(key)
-    }
-
     /// Notes, logs and reports what has come of one.
-    async fn tell(&mut self, (member, name): (&mut Member, &str), outcome: Outcome, view: &mut View, pass: &mut Pass) {
+    async fn tell(&self, (member, name): (&mut Member, &str), outcome: Outcome, view: &mut View, pass: &mut Pass) {
         member.log(name, &outcome, !self.executor.writes());
         // The guard has decided by the last outcome.
-        let is_rollout = matches!(&outcome, Outcome::Acted(acted) if acted.is_rollout());
-        let is_other = member.progress.take(outcome, is_rollout);
+        let is_other = member.progress.take(outcome);
         pass.due.extend((is_other && member.keeps_nodes()).then(Instant::now));
         let reported = self.write((member, name), view, pass).await;
         pass.retrying.extend(reported.err());
@@ -250,9 +227,7 @@ impl Member {
         let problem = self.validation.as_ref().and_then(Validation::problem).map(|problem| problem.message.clone());
         let bad = match outcome {
             Outcome::BadInput => Some(problem.unwrap_or_default()),
-            Outcome::Refused(error) => Some(error.clone()),
-            Outcome::Acted(acted) => acted.problem(),
-            _ => None,
+            other => other.problem(),
         };
         if let Some(text) = bad {
             let dry_run = if is_dry_run { "dry run: " } else { "" };
@@ -265,7 +240,7 @@ impl Member {
             Outcome::Paused => "it is paused: nothing is changed".to_owned(),
             Outcome::Removing(left) => format!("removing {}", left.join(", ")),
             Outcome::Removed => "all its objects are deleted".to_owned(),
-            Outcome::Acted(Acted::RollingOut { rollouts, .. }) => {
+            Outcome::RollingOut { rollouts, .. } => {
                 format!("waiting for the rollout of {}", names(rollouts))
             }
             _ => "everything is applied".to_owned(),
@@ -274,8 +249,13 @@ impl Member {
     }
 }
 
-fn failed(error: String, is_terminal: bool) -> Outcome {
-    Outcome::Acted(Acted::Failed { error, is_terminal })
+/// Whether an object is of one: it is planned for it, or it exists and says so. The inventory is of all.
+pub(super) fn is_of(member: &Member, name: &str, view: &View) -> impl Fn(&Key) -> bool + use<> {
+    let inventory = Key::new(&CONFIG_MAP, &view.settings.own_namespace, inventory::NAME);
+    let live = live_of(&view.target.observer, name).map(|(location, live)| key_of(location.kind, live));
+    let planned = member.planned().iter().map(Object::key);
+    let keys: BTreeSet<_> = live.chain(planned).chain([inventory]).collect();
+    move |key| keys.contains(key)
 }
 
 /// Our objects of one that have been seen, each with its location.

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::{
     Member,
     guard::record_deletions,
-    report::{Reporter, live_of},
+    report::{Reporter, is_of, live_of},
 };
 use crate::{
     api::{
@@ -26,18 +26,17 @@ use crate::{
         seen::Seen,
     },
     controllers::{
-        Pass,
-        backoff::Backoff,
-        now_in_seconds,
+        Pass, now_in_seconds,
         observer::{Id, Observer},
         target::Target,
         view::View,
     },
-    grace::TRANSIENT_ERROR_GRACE,
     nodes::identity::CcmIdentity,
-    object::Key,
     provider::kubernetes::is_ccm,
-    status::ccm::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY},
+    status::{
+        ccm::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY},
+        write,
+    },
 };
 
 /// The shortest time between two writes of a status that differ only in which nodes are meant, and how many.
@@ -46,7 +45,7 @@ const COUNT_PERIOD: Duration = Duration::from_secs(10);
 impl Reporter<'_> {
     /// Writes the status of one, unless it is so already.
     pub(super) async fn write(
-        &mut self,
+        &self,
         (member, name): (&mut Member, &str),
         view: &mut View,
         pass: &mut Pass,
@@ -74,7 +73,7 @@ impl Reporter<'_> {
             nodes: initialization.as_ref(),
             gone_nodes: &gone_nodes,
             guard: Some(&guard),
-            remarks: &(self.executor.remarks(self.is_of(member, name, &view.target.observer))
+            remarks: &(self.executor.remarks(is_of(member, name, view))
                 + &self.may_be_left(member, &view.target.observer)),
             now: &time,
         };
@@ -82,7 +81,7 @@ impl Reporter<'_> {
         let now = Instant::now();
         let mut next = member.definition.fit(&whole, now).into_owned();
         if next == previous {
-            member.progress.reporting = Backoff::default();
+            member.progress.writer.is_done();
             pass.due.extend(member.definition.due());
             return Ok(());
         }
@@ -93,9 +92,8 @@ impl Reporter<'_> {
             pass.due.push(free);
             return Ok(());
         }
-        member.progress.reporting.ready(now)?;
-        if let Err(free) = self.limiter.repair(key(name), now) {
-            pass.due.push(free);
+        member.progress.writer.ready()?;
+        if !member.progress.writer.grant() {
             let is_of_another = written.is_some_and(|(_, written)| *written != previous);
             return Err(if is_of_another {
                 format!("another writer keeps changing the status of CloudControllerManager {name}")
@@ -104,7 +102,8 @@ impl Reporter<'_> {
             });
         }
         let mut answer = self.apply_status(&view.target.client, name, &member.definition.value(&next, now)).await;
-        if answer.as_ref().is_err_and(may_be_of_definition) {
+        // It may have been refused for a field that the definition lacks. The API server has no word for that but the text.
+        if answer.as_ref().is_err_and(|cause| matches!(cause.code(), 422 | 500)) {
             let is_known = member.definition.due().is_some();
             let sent = member.definition.value(&next, now);
             let kept = self.kept_status(&view.target.client, name, &sent).await;
@@ -125,8 +124,8 @@ impl Reporter<'_> {
                 if member.definition.accepted(now) {
                     info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
                 }
+                member.progress.writer.is_done();
                 // The answer may hold a change of somebody else's, which the watch then does not tell any more.
-                let written = request::to_value(&written);
                 let metadata = &written["metadata"];
                 let is_same = metadata["generation"].as_i64() == Some(member.generation)
                     && metadata["annotations"] == annotations;
@@ -144,24 +143,14 @@ impl Reporter<'_> {
             Err(cause) if cause.is_absent() => Ok(()),
             Err(cause) => {
                 let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
-                let (reporting, retry_after) = (&mut member.progress.reporting, cause.retry_after());
-                if reporting.failed(&text, TRANSIENT_ERROR_GRACE, retry_after, Instant::now()) {
-                    warn!("{text}; retrying");
-                }
-                Err(text)
+                Err(member.progress.writer.failed(text, cause.retry_after()))
             }
         }
     }
 
-    async fn apply_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
-        let object = json!({
-            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
-            "kind": CLOUD_CONTROLLER_MANAGER.kind,
-            "metadata": {"name": name},
-            "status": status,
-        });
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        self.patch_status(client, name, &params, &Patch::Apply(object)).await
+    async fn apply_status(&self, client: &Client, name: &str, status: &Value) -> Result<Value, Cause> {
+        let budget = self.authority.write_budget();
+        write::apply(client, (&CLOUD_CONTROLLER_MANAGER, name), FIELD_MANAGER, status, budget).await
     }
 
     /// What the API server would keep of a status.
@@ -172,32 +161,9 @@ impl Reporter<'_> {
             field_validation: Some(ValidationDirective::Ignore),
             ..PatchParams::default()
         };
-        self.patch_status(client, name, &params, &Patch::Merge(json!({"status": status}))).await
-    }
-
-    async fn patch_status(
-        &self,
-        client: &Client,
-        name: &str,
-        params: &PatchParams,
-        patch: &Patch<Value>,
-    ) -> Result<DynamicObject, Cause> {
-        let api = request::api(client, &CLOUD_CONTROLLER_MANAGER, "");
-        request::send(self.authority.write_budget(), api.patch_status(name, params, patch)).await
-    }
-}
-
-/// Whether a status may have been refused for a field that the definition lacks. The API server has no word for that but the text.
-fn may_be_of_definition(cause: &Cause) -> bool {
-    matches!(cause.code(), 422 | 500)
-}
-
-fn key(name: &str) -> Key {
-    Key {
-        group: CLOUD_CONTROLLER_MANAGER.group.into(),
-        kind: CLOUD_CONTROLLER_MANAGER.kind.into(),
-        namespace: String::new(),
-        name: name.to_owned(),
+        let (api, patch) =
+            (request::api(client, &CLOUD_CONTROLLER_MANAGER, ""), Patch::Merge(json!({"status": status})));
+        request::send(self.authority.write_budget(), api.patch_status(name, &params, &patch)).await
     }
 }
 
@@ -215,7 +181,7 @@ impl Member {
     }
 }
 
-/// Whether nothing but which nodes are meant, and how many there are, tells two of them apart.
+/// Whether two statuses differ only in the nodes that they name, and in the counts of nodes.
 fn counts_only(previous: &Status, next: &Status) -> bool {
     let mut same = next.clone();
     same.nodes.clone_from(&previous.nodes);

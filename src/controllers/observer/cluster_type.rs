@@ -12,25 +12,25 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
 
-use super::{Id, Observer, keep, one};
+use super::{Id, Observer, keep};
 use crate::{
     api::CLOUD_CONTROLLER_MANAGER,
     apply::inventory::Location,
     cluster::{
         seen::Seen,
-        watch::{Heard, Selector, Target},
+        watch::{Selector, Target},
     },
     facts::{DOCUMENTS, Document},
     grace::TRANSIENT_ERROR_GRACE,
     nodes::{evidence::NodeEvent, node::Node},
-    object::{EVENT, Kind, NODE, PART_OF_LABEL},
+    object::{EVENT, NODE, PART_OF_LABEL},
     status,
 };
 
 /// The kind of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controllers) enum ClusterType {
-    /// Nothing has said yet which.
+    /// Not known yet.
     #[default]
     Unknown,
     /// It has neither kind so far.
@@ -49,32 +49,20 @@ pub(super) fn is_question(id: &Id) -> bool {
     matches!(id, Id::Document(_) | Id::Status | Id::Ccms)
 }
 
-/// A watch of all objects of a kind with a label; an empty one: of all.
-fn all(kind: &'static Kind, label: &str) -> Target {
-    let (selector, heard) = (Selector::Label(label.to_owned()), Heard::default());
-    Target { kind, namespace: String::new(), selector, heard }
-}
-
-/// What is said of a cluster that serves neither kind.
+/// The problem of a cluster that serves neither kind.
 const NEITHER: &str = "this cluster serves neither infrastructures.config.openshift.io (OpenShift) nor \
                                   cloudcontrollermanagers.ccm-operator.dev: install the CustomResourceDefinition of the \
                                   latter, which `ccm-operator render install` prints";
 
-/// What is said of a process that is told namespaces, where the definition is missing.
+/// The problem of a process that is given namespaces, where the definition is missing.
 const NO_DEFINITION: &str = "this cluster does not serve cloudcontrollermanagers.ccm-operator.dev: install the \
                              CustomResourceDefinition, which `ccm-operator render install` prints";
 
-/// What is said of a cluster that serves OpenShift's kinds and has no object of either.
+/// The problem of a cluster that serves OpenShift's kinds and has no object of either.
 const NO_OBJECT: &str = "this cluster has neither infrastructures.config.openshift.io cluster nor clusteroperators.config.openshift.io \
                          cloud-controller-manager (OpenShift), nor a CloudControllerManager: waiting for one of them";
 
 impl Observer {
-    /// Asks for the one document by which OpenShift is known.
-    fn ask_for_cluster_type(&mut self) {
-        let is_asked_for = |document: &&Document| INFRASTRUCTURE == Id::Document(document.kind.plural);
-        self.want_documents(DOCUMENTS.iter().filter(is_asked_for).collect());
-    }
-
     /// The document by which OpenShift is known.
     pub(in crate::controllers) fn infrastructure(&self) -> Option<&Value> {
         self.watches.seen(&INFRASTRUCTURE)?.objects().next()
@@ -144,22 +132,18 @@ impl Observer {
         self.cluster_type
     }
 
-    /// Watches our objects in a location.
     pub(in crate::controllers) fn watch_location(&mut self, location: &Location) {
         let label = format!("{PART_OF_LABEL}={}", self.set_id);
-        self.watches.start(Id::Ours(location.clone()), || Target {
-            namespace: location.namespace.clone(),
-            ..all(location.kind, &label)
-        });
+        let target = || Target::labeled(location.kind, &location.namespace, &label);
+        self.watches.start(Id::Ours(location.clone()), target);
     }
 
     pub(in crate::controllers) fn watch_status(&mut self) {
-        self.watches.start(Id::Status, || one(&status::write::KIND, "", status::write::NAME));
+        self.watches.start(Id::Status, || Target::named(&status::write::KIND, "", status::write::NAME));
     }
 
-    /// Watches the nodes.
     pub(in crate::controllers) fn watch_nodes(&mut self) {
-        self.watches.start(Id::Nodes, || all(&NODE, ""));
+        self.watches.start(Id::Nodes, || Target::labeled(&NODE, "", ""));
     }
 
     /// Watches what cloud-controller-managers say of nodes.
@@ -171,7 +155,6 @@ impl Observer {
             selector: Selector::Fields(
                 "involvedObject.kind=Node,reason=DeletingNodeFailed,source=cloud-node-lifecycle-controller",
             ),
-            heard: Heard::default(),
         });
     }
 
@@ -199,7 +182,7 @@ impl Observer {
     }
 
     fn watch_ccms(&mut self) {
-        self.watches.start(Id::Ccms, || all(&CLOUD_CONTROLLER_MANAGER, ""));
+        self.watches.start(Id::Ccms, || Target::labeled(&CLOUD_CONTROLLER_MANAGER, "", ""));
     }
 
     fn watch_for_ccms(&mut self) {
@@ -207,7 +190,8 @@ impl Observer {
         let may_be_openshift = !self.is_told && !self.is_unserved(&INFRASTRUCTURE);
         if !self.is_told {
             self.watches.keep(|id| *id != Id::Status || may_be_openshift);
-            self.ask_for_cluster_type();
+            let is_asked_for = |document: &&Document| INFRASTRUCTURE == Id::Document(document.kind.plural);
+            self.want_documents(DOCUMENTS.iter().filter(is_asked_for).collect());
             self.watch_ccms();
         }
         let is_synced = self.watches.seen(&Id::Ccms).is_some_and(Seen::is_synced);

@@ -35,10 +35,8 @@ fn source(object: &mut DynamicObject, reference: &Reference, checks: &Checks) {
     object.metadata.annotations = None;
 }
 
-/// The field that holds what is kept of a node.
 const NODE_TEXT: &str = "node";
 
-/// What is kept of a node.
 pub(super) fn kept_node(kept: &Value) -> Option<Node> {
     serde_json::from_str(kept[NODE_TEXT].as_str()?).ok()
 }
@@ -53,7 +51,6 @@ fn node(node: &mut DynamicObject) {
     node.data = json!({NODE_TEXT: serde_json::to_string(&kept).unwrap_or_default()});
 }
 
-/// The field that replaces the data of a Secret.
 pub(super) const DIGEST: &str = "digest";
 
 /// Replaces the data of a Secret by its digest.

@@ -126,7 +126,7 @@ pub fn listed(planned: &Object, live: &Value) -> Option<BTreeSet<String>> {
 
 /// The names that a live role grants.
 pub fn granted(live: &Value) -> BTreeSet<String> {
-    let names = items(&live["rules"]).flat_map(|rule| items(&rule["resourceNames"]));
+    let names = items(&live["rules"]).iter().flat_map(|rule| items(&rule["resourceNames"]));
     names.filter_map(Value::as_str).map(ToOwned::to_owned).collect()
 }
 

@@ -17,6 +17,8 @@ use crate::{
     },
 };
 
+pub(super) use crate::object::items;
+
 /// The folder of the bootstrap VM with its kubeconfig, and with the keys of the cluster's signers: openshift/cluster-bootstrap copies
 /// both there (`pkg/start/bootstrap.go`).
 pub(super) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
@@ -113,10 +115,6 @@ impl<'a> Volumes<'a> {
         volumes.filled = writable.filter_map(|mount| mount["name"].as_str()).collect();
         volumes
     }
-}
-
-pub(super) fn items(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 impl Manifest {

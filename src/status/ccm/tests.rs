@@ -22,12 +22,12 @@ fn validation() -> Validation {
 }
 
 fn applied() -> Outcome {
-    Outcome::Acted(Acted::Applied(Settled::after_pass()))
+    Outcome::Applied(Settled::after_pass())
 }
 
 fn rolling_out(nodes: &str) -> Outcome {
     let key = Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "a".into() };
-    Outcome::Acted(Acted::RollingOut { settled: Settled::after_pass(), rollouts: vec![key], nodes: nodes.into() })
+    Outcome::RollingOut { settled: Settled::after_pass(), rollouts: vec![key], nodes: nodes.into() }
 }
 
 fn pods(desired: u32, ready: u32) -> Workload {
@@ -69,7 +69,7 @@ fn conditions(outcome: &Outcome, workload: Workload) -> Vec<String> {
 
 #[test]
 fn each_outcome_is_what_kstatus_reads() {
-    let failed = |is_terminal| Outcome::Acted(Acted::Failed { error: "why".into(), is_terminal });
+    let failed = |is_terminal| Outcome::Failed { error: "why".into(), is_terminal };
     for (outcome, workload, expected) in [
         (applied(), pods(2, 1), ["Ready=True Running", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
         (applied(), pods(2, 0), ["Ready=False NoPodReady", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
@@ -80,7 +80,7 @@ fn each_outcome_is_what_kstatus_reads() {
             ["Ready=False RollingOut", "Reconciling=True RollingOut", "Stalled=False AsExpected"],
         ),
         (
-            Outcome::Acted(Acted::Stuck(Settled::after_pass(), "why".into())),
+            Outcome::Stuck(Settled::after_pass(), "why".into()),
             pods(2, 0),
             ["Ready=False RolloutStuck", "Reconciling=False AsExpected", "Stalled=True RolloutStuck"],
         ),
@@ -200,7 +200,7 @@ fn what_is_not_known_stays_and_a_condition_says_of_which_generation_it_is() {
     let known = Input { cluster: Some(&cluster), ..input(&validation, &applied, pods(2, 2), &none, "1") };
     let mut before = next(&Status::default(), &known);
     before.conditions[6].status = "True".into();
-    let failed = Outcome::Acted(Acted::Failed { error: "nodes cannot be read".into(), is_terminal: false });
+    let failed = Outcome::Failed { error: "nodes cannot be read".into(), is_terminal: false };
     let blind = Input { generation: 4, validation: None, workload: None, ..known.clone() };
     let after = next(&before, &Input { outcome: &failed, cluster: None, ..blind.clone() });
     assert_eq!(

@@ -15,16 +15,16 @@ fn summary(status: &Status) -> Vec<(&str, &str, &str)> {
 }
 
 fn applied() -> Outcome {
-    Outcome::Acted(Acted::Applied(Settled::after_pass()))
+    Outcome::Applied(Settled::after_pass())
 }
 
 fn failed(error: &str) -> Outcome {
-    Outcome::Acted(Acted::Failed { error: error.into(), is_terminal: false })
+    Outcome::Failed { error: error.into(), is_terminal: false }
 }
 
 fn progressing() -> Outcome {
     let key = Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "ccm".into() };
-    Outcome::Acted(Acted::RollingOut { settled: Settled::after_pass(), rollouts: vec![key], nodes: String::new() })
+    Outcome::RollingOut { settled: Settled::after_pass(), rollouts: vec![key], nodes: String::new() }
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn the_version_is_announced_when_it_is_reached() {
 
 #[test]
 fn the_nodes_that_may_hold_up_a_rollout_are_named_with_it() {
-    let Outcome::Acted(Acted::RollingOut { settled, rollouts, .. }) = progressing() else { panic!("another outcome") };
+    let Outcome::RollingOut { settled, rollouts, .. } = progressing() else { panic!("another outcome") };
     let nodes = "; of the nodes for its pods these are not ready: a".into();
-    let held_up = Outcome::Acted(Acted::RollingOut { settled, rollouts, nodes });
+    let held_up = Outcome::RollingOut { settled, rollouts, nodes };
     let upgrade = next(&Status::default(), &held_up, V1, "t1");
     assert_eq!(
         upgrade.conditions[1].message,

@@ -11,7 +11,6 @@ use crate::{
     text::mask,
 };
 
-/// Whether a workload selects a pod.
 pub(in crate::status) fn is_selected(workload: &Value, pod: &Value) -> bool {
     let labels = workload["spec"]["selector"]["matchLabels"].as_object();
     labels.is_some_and(|labels| labels.iter().all(|(name, value)| pod["metadata"]["labels"][name] == *value))
@@ -106,7 +105,6 @@ fn last_line(message: &Value) -> String {
     mask::message(lines.rev().find(|line| !line.is_empty()).unwrap_or_default())
 }
 
-/// The newest warning about a pod.
 fn warning(pod: &Value, events: &[Value]) -> Option<String> {
     let about = |event: &&Value| {
         event["type"] == "Warning"

@@ -10,11 +10,10 @@ use crate::{
 /// The width of the usual terminal.
 const WIDTH: usize = 80;
 
-/// An unknown time.
 const NO_TIME: &str = "-";
 
 /// The report for people, with ages counted back from `now`.
-pub fn screen(report: &Report, now: Timestamp) -> String {
+pub(crate) fn screen(report: &Report, now: Timestamp) -> String {
     let mut text = head(report, now);
     let age = |time: Option<&String>| time.map_or_else(|| NO_TIME.to_owned(), |time| age(time, now));
 
@@ -26,7 +25,7 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
         let name = format!("{} {location}{}", object.kind, object.name);
         [object.state.replace('-', " "), age(object.created.as_ref()), name]
     });
-    text += &section(["STATE", "AGE", "OBJECT"], &objects.collect::<Vec<_>>());
+    text += &section(WIDTH, ["STATE", "AGE", "OBJECT"], &objects.collect::<Vec<_>>());
 
     let rollouts = report.rollouts.iter().flat_map(|rollout| {
         let name = format!("{} {}", rollout.kind, rollout.name);
@@ -34,17 +33,17 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
         let waits = rollout.waits_for.iter().map(|why| [String::new(), String::new(), why.clone()]);
         std::iter::once(first).chain(waits)
     });
-    text += &section(["ROLLOUT", "READY", "WORKLOAD"], &rollouts.collect::<Vec<_>>());
+    text += &section(WIDTH, ["ROLLOUT", "READY", "WORKLOAD"], &rollouts.collect::<Vec<_>>());
 
     let conditions = report.conditions.iter().map(|condition| {
         let status = condition.status.clone().unwrap_or_else(|| NO_TIME.to_owned());
         [status, age(condition.since.as_ref()), condition_words(condition)]
     });
-    text += &section(["STATUS", "SINCE", "CONDITION"], &conditions.collect::<Vec<_>>());
+    text += &section(WIDTH, ["STATUS", "SINCE", "CONDITION"], &conditions.collect::<Vec<_>>());
 
     let changes = report.changes.iter();
     let changes = changes.map(|change| [age(Some(&change.at)), format!("{}: {}", change.object, change.what)]);
-    text += &section(["AGO", "LAST CHANGES"], &changes.collect::<Vec<_>>());
+    text += &section(WIDTH, ["AGO", "LAST CHANGES"], &changes.collect::<Vec<_>>());
 
     for problem in &report.unread {
         text.extend(["\n", &wrap(&format!("not shown: {problem}"), WIDTH).join("\n"), "\n"]);
@@ -97,8 +96,9 @@ fn head(report: &Report, now: Timestamp) -> String {
     text
 }
 
-fn section<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
-    if rows.is_empty() { String::new() } else { format!("\n{}", table_within(WIDTH, titles, rows)) }
+/// A table of this width behind an empty line, if it has rows.
+pub(in crate::status) fn section<const N: usize>(width: usize, titles: [&str; N], rows: &[[String; N]]) -> String {
+    if rows.is_empty() { String::new() } else { format!("\n{}", table_within(width, titles, rows)) }
 }
 
 /// The message if there is one, else the reason.
@@ -112,7 +112,7 @@ fn condition_words(condition: &ConditionState) -> String {
 }
 
 /// The time since then in the largest unit.
-pub fn age(time: &str, now: Timestamp) -> String {
+pub(crate) fn age(time: &str, now: Timestamp) -> String {
     let Ok(time) = time.parse::<Timestamp>() else { return NO_TIME.to_owned() };
     let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
     match seconds {

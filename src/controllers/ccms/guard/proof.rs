@@ -5,14 +5,24 @@ use std::{
     time::{Duration, Instant},
 };
 
+use k8s_openapi::jiff::Timestamp;
+use kube::{Client, api::ListParams};
 use tracing::debug;
 
-use super::{Known, ask, guard_of, phase, status};
+use super::{Known, guard_of, phase, status};
 use crate::{
     api::spec::Lifecycle,
-    cluster::{access, request::REQUEST_TIMEOUT},
+    cluster::{
+        access,
+        read::Error,
+        request::{self, NO_DEADLINE, REQUEST_TIMEOUT, describe_objects},
+    },
     controllers::{Pass, ccms::Member, observer::Observer, view::View},
+    error::chain,
+    nodes::{guard::leader, identity::CcmIdentity},
+    object::{Kind, POD},
     plan::kubernetes::guard::{Guard, granted},
+    process::lease::LEASE,
     provider::owns,
     status::ccm,
 };
@@ -50,7 +60,7 @@ impl Member {
         {
             is_news = true;
             let leads_since = match &self.identity {
-                Some(identity) => ask::leads_since(&view.target.client, identity).await,
+                Some(identity) => leads_since(&view.target.client, identity).await,
                 None => Err("its provider has no workload".to_owned()),
             };
             self.guard.leads_since = Some((leads_since, Instant::now()));
@@ -70,14 +80,12 @@ impl Member {
         is_new || self.guard.deletable.granted.difference(&granted).next().is_some()
     }
 
-    /// Grants only what the live role grants already.
     pub(super) fn grant_nothing_new(&mut self, observer: &Observer) {
         let granted = self.live_grants(observer);
         self.guard.deletable.granted.retain(|name| granted.contains(name));
     }
 
-    /// The names that the live role grants.
-    fn live_grants(&self, observer: &Observer) -> BTreeSet<String> {
+    pub(super) fn live_grants(&self, observer: &Observer) -> BTreeSet<String> {
         let role = self.planned_of_guard("ClusterRole").and_then(|role| observer.live(role));
         role.map(granted).unwrap_or_default()
     }
@@ -100,10 +108,31 @@ impl Member {
     }
 }
 
+/// Since when the pod of the current rollout that leads has led.
+async fn leads_since(client: &Client, identity: &CcmIdentity) -> Result<Timestamp, String> {
+    let (namespace, name) = (identity.namespace.as_str(), identity.lease_name.as_str());
+    let lease = once(&LEASE, namespace, name, request::api(client, &LEASE, namespace).get_opt(name)).await?;
+    let lease = lease.ok_or_else(|| format!("there is no lease {namespace}/{name}"))?;
+    let params = ListParams::default().labels(&identity.selector);
+    let pods = once(&POD, namespace, "", request::api(client, &POD, namespace).list(&params)).await?;
+    let pods: Vec<_> = pods.items.iter().map(request::to_value).collect();
+    leader::leads_since(&request::to_value(&lease), &pods)
+}
+
+/// Asks once. An API server that asks for a pause does not get it here: a withdrawal may wait for this pass.
+async fn once<T>(
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    answer: impl Future<Output = kube::Result<T>>,
+) -> Result<T, String> {
+    let answer = request::send(NO_DEADLINE, answer).await;
+    answer.map_err(|source| chain(&Error::Read { what: describe_objects(kind, namespace, name), source }))
+}
+
 #[cfg(test)]
 mod tests {
     use axum::Router;
-    use kube::Client;
     use serde_json::json;
 
     use super::*;

@@ -26,10 +26,8 @@ const NOT_ENFORCED: &str = "NotEnforced";
 const HOW_TO_GRANT: &str = "install the operator again with this provider in --providers, and the name of this \
                             CloudControllerManager in --names";
 
-/// The reason of the condition during a pause.
 const PAUSED: &str = "Paused";
 
-/// The most nodes that the status names as waiting.
 const MOST_WAITING: usize = 32;
 
 /// Records what a new status says about nodes: once for each node and reason.
@@ -54,7 +52,7 @@ pub(in super::super) fn record_deletions(
         let message = format!("CloudControllerManager {name} may delete this node, {why}");
         info!("Node {node}: {message}");
         events.of_node((node, uid), "DeletionConfirmed", false, message);
-        events.confirmed_deletion();
+        events.metrics.deletions.inc();
     }
     for (node, uid) in without(&before.confirmed, &now.confirmed) {
         if now.deleted.iter().all(|one| one.uid != uid) {
@@ -88,7 +86,6 @@ fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = 
 }
 
 impl Member {
-    /// What is reported.
     pub(in super::super) fn guard_report(
         &self,
         name: &str,
@@ -173,7 +170,6 @@ impl Member {
         why("EventsUnseen", &format!("Events of nodes are not seen: {error}"))
     }
 
-    /// What is reported of a decision.
     fn decided(
         &self,
         view: &View,

@@ -21,13 +21,10 @@ use crate::{
     },
     facts::ccm::Deletable,
     nodes::guard::lists::REFRESH,
-    object::{KINDS, Key, Object},
+    object::{CLUSTER_ROLE, Key, Object},
     plan::kubernetes::guard::{confirm, granted, is_of_guard},
     process::leadership::Authority,
 };
-
-/// The kind of the roles.
-const ROLE: &str = "ClusterRole";
 
 /// What the kinds of policies and their bindings begin with.
 const POLICY: &str = "ValidatingAdmissionPolicy";
@@ -35,24 +32,21 @@ const POLICY: &str = "ValidatingAdmissionPolicy";
 /// How often the end of the process tries.
 const TRIES: usize = 3;
 
-/// How long it waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Where the roles are.
-pub(in super::super) fn location() -> Option<Location> {
-    let kind = KINDS.iter().find(|kind| kind.kind == ROLE)?;
-    Some(Location { kind, namespace: String::new() })
+pub(in super::super) fn location() -> Location {
+    Location { kind: &CLUSTER_ROLE, namespace: String::new() }
 }
 
 /// The live roles of all guards.
 fn roles(observer: &Observer) -> impl Iterator<Item = &Value> {
-    let of_kind = observer.ours().filter(|(location, _)| location.kind.kind == ROLE);
+    let of_kind = observer.ours().filter(|(location, _)| location.kind.kind == CLUSTER_ROLE.kind);
     of_kind.flat_map(|(_, live)| live).filter(|live| is_of_guard(live))
 }
 
 /// The names that the live roles of one grant; `None` while they have not been seen.
 pub(super) fn granted_to(observer: &Observer, name: &str) -> Option<BTreeSet<String>> {
-    let is_seen = observer.ours().any(|(location, _)| location.kind.kind == ROLE);
+    let is_seen = observer.ours().any(|(location, _)| location.kind.kind == CLUSTER_ROLE.kind);
     is_seen.then(|| roles(observer).filter(|live| owner(live) == name).flat_map(granted).collect())
 }
 
@@ -131,9 +125,7 @@ impl Ccms {
                 tokio::time::sleep(PAUSE).await;
             }
             if let Some(applier) = self.executor.applier_mut() {
-                let stray = location()
-                    .into_iter()
-                    .flat_map(|location| roles(&view.target.observer).map(move |live| key_of(location.kind, live)));
+                let stray = roles(&view.target.observer).map(|live| key_of(&CLUSTER_ROLE, live));
                 let keys: BTreeSet<Key> = self.objects.iter().map(Object::key).chain(stray).collect();
                 applier.replanned_some(&keys, false);
             }
@@ -180,8 +172,9 @@ impl Ccms {
             if left == before {
                 return None;
             }
-            let is_it =
-                |one: &&Object| one.kind().kind == ROLE && live["metadata"]["name"].as_str() == Some(one.name());
+            let is_it = |one: &&Object| {
+                one.kind().kind == CLUSTER_ROLE.kind && live["metadata"]["name"].as_str() == Some(one.name())
+            };
             let planned = self.objects.iter().find(is_it).cloned();
             let mut role = planned.or_else(|| minimal(live))?;
             confirm(&mut role, &Deletable { granted: left, ..Deletable::default() });
@@ -288,9 +281,9 @@ mod tests {
                 let metadata = json!({"name": "ccm-delete-nodes", "labels": {INSTANCE_LABEL: "cluster"},
                     "resourceVersion": "1", "managedFields": ours()});
                 let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"], "resourceNames": ["a", "b"]}]);
-                let role = json!({"apiVersion": RBAC, "kind": ROLE, "metadata": metadata, "rules": rules});
+                let role = json!({"apiVersion": RBAC, "kind": CLUSTER_ROLE.kind, "metadata": metadata, "rules": rules});
                 let end = json!({"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}});
-                let end = json!({"apiVersion": RBAC, "kind": ROLE, "metadata": end});
+                let end = json!({"apiVersion": RBAC, "kind": CLUSTER_ROLE.kind, "metadata": end});
                 let events = [("ADDED", role), ("BOOKMARK", end)];
                 let events = events.map(|(type_, object)| format!("{}\n", json!({"type": type_, "object": object})));
                 return (StatusCode::OK, events.concat());
@@ -314,14 +307,14 @@ mod tests {
         let executor = Executor::writing("own", target.events.clone());
         let until = Deadline::after(Now::read(), Duration::from_secs(3600));
         let (leadership, shutdown) = (watch::channel(Leadership::Leading(until)).1, watch::channel(false).1);
-        Ccms::new(Authority { leadership, shutdown }, executor, "own".into())
+        Ccms::new(Authority { leadership, shutdown }, executor)
     }
 
     #[tokio::test]
     async fn a_name_that_is_to_go_waits_for_no_retry_of_another_and_counts_until_its_role_is_written() {
         let server = Server::default();
         let mut target = Target::new(server.client(), "set".into(), Metrics::default());
-        target.observer.watch_location(&location().unwrap());
+        target.observer.watch_location(&location());
         while target.observer.ours().next().is_none() {
             target.observer.changed().await;
         }
