@@ -101,7 +101,7 @@ e2e-all: testplane ccm helm build test-reasons
 	done
 
 check:
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --test e2e -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
@@ -145,7 +145,7 @@ rbac: testplane ccm vcsim helm prometheus
 
 # Of a file with tests at its end what stands before them.
 lines:
-	@git ls-files 'src/*.rs' | grep -v '/tests\(\.rs\|/\)' | xargs awk 'FNR == 1 { is_test = 0; last = "" } \
+	@git ls-files 'src/*.rs' 'crates/*.rs' | grep -v '/tests\(\.rs\|/\)' | xargs awk 'FNR == 1 { is_test = 0; last = "" } \
 		last == "#[cfg(test)]" && /mod [a-z_]+ \{$$/ { is_test = 1; lines-- } !is_test { lines++ } { last = $$0 } \
 		END { print lines }'
 

@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 sample=${SAMPLE:-200}
 seed=${SEED:-1}
-whole='^src/(facts|plan)[./]|^src/apply/(steps|change|diff|inventory|ownership)[./]'
+whole='^crates/core/src/(facts|plan)[./]|^src/apply/(steps|change|diff|inventory|ownership)[./]'
 
 PATH=$(hack/tool.sh cargo-mutants 27.1.0):$PATH
 export PATH

@@ -11,7 +11,7 @@ use std::{
     process::{ExitCode, Termination},
 };
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
 use tracing::warn;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     process::{
         dumps,
         lease::Lost,
-        logs::{self, LogFormat},
+        logs::{self, Format},
     },
 };
 use flags::say;
@@ -63,6 +63,9 @@ Exit codes:
   3  the lease was lost to another process
 ";
 
+/// The crates of this program, whose log lines follow `-v`.
+const CRATES: [&str; 4] = ["ccm_base", "ccm_core", "ccm_kit", "ccm_operator"];
+
 /// The names of the file that kubectl finds as its plugin.
 const PLUGIN: [&str; 2] = ["kubectl-ccm", "kubectl-ccm.exe"];
 
@@ -101,6 +104,16 @@ pub struct Cli {
     /// Color in the output and in the log; auto: on a terminal, unless `NO_COLOR` is set.
     #[arg(long, global = true, value_name = "WHEN", default_value_t, hide_short_help = true)]
     pub color: ColorChoice,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For machines.
+    Json,
 }
 
 /// Whether to write in color to something that may be a terminal.
@@ -174,7 +187,11 @@ pub enum Command {
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
-    logs::init(env!("CARGO_CRATE_NAME"), cli.log_format, cli.v, has_color(cli.color, &io::stderr()));
+    let format = match cli.log_format {
+        LogFormat::Text => Format::Text { colors: has_color(cli.color, &io::stderr()) },
+        LogFormat::Json => Format::Json,
+    };
+    logs::init(format, cli.v, &CRATES);
     if let Err(error) = dumps::disable() {
         warn!("failed to disable core dumps, in which Secrets would stand: {error}");
     }

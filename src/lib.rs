@@ -5,35 +5,11 @@
 
 #![forbid(unsafe_code)]
 
-pub mod version;
-
-pub mod error;
-
-pub mod grace;
-
-pub mod files;
-
-pub mod object;
-
-pub mod text;
-
-pub mod api;
-
-pub mod facts;
-
-pub mod config;
-
-pub mod provider;
-
-pub mod plan;
-
-pub mod cluster;
-
-pub mod process;
+pub use ccm_base::{error, files, grace, object, text, version};
+pub use ccm_core::{api, config, facts, nodes, plan, provider};
+pub use ccm_kit::{cluster, process};
 
 pub mod apply;
-
-pub mod nodes;
 
 pub mod evidence;
 

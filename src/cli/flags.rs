@@ -8,7 +8,11 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::{Args, CommandFactory, ValueEnum, builder::NonEmptyStringValueParser, error::ErrorKind};
+use clap::{
+    Args, CommandFactory, ValueEnum,
+    builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser},
+    error::ErrorKind,
+};
 use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use serde::Serialize;
@@ -206,6 +210,17 @@ pub(super) fn api_server(text: &str) -> Result<ApiServer, &'static str> {
 /// A folder, which cannot be the standard output.
 pub(super) fn folder(path: PathBuf) -> Result<PathBuf, &'static str> {
     if path.as_os_str() == STANDARD { Err("the files go into a folder, not to the standard output") } else { Ok(path) }
+}
+
+/// One of the values of a type that knows no flags, each with its name and its help.
+pub(super) fn choice<T: Clone + Send + Sync + 'static>(
+    known: impl IntoIterator<Item = (T, &'static str, &'static str)>,
+) -> impl TypedValueParser<Value = T> {
+    let known: Vec<_> = known.into_iter().collect();
+    let values = known.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(values).try_map(move |given| {
+        known.iter().find(|(_, name, _)| *name == given).map(|(value, ..)| value.clone()).ok_or("no such value")
+    })
 }
 
 /// Parses a boolean in Go's spellings.

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
+use clap::{Args, Subcommand, ValueEnum, builder::TypedValueParser};
 
-use super::flags::{print, say, wrong_usage};
+use super::flags::{choice, print, say, wrong_usage};
 use crate::{
     api::placement::Distribution,
     facts::Facts,
@@ -85,7 +85,7 @@ impl Destination {
 #[derive(Args, Debug)]
 pub struct KubernetesFlags {
     /// The distribution of Kubernetes.
-    #[arg(long, value_enum, default_value_t = Distribution::Other)]
+    #[arg(long, default_value = Distribution::Other.known().flag, value_parser = distribution())]
     pub distribution: Distribution,
 
     /// The number of nodes with the label of the control plane.
@@ -93,16 +93,9 @@ pub struct KubernetesFlags {
     pub control_plane_nodes: usize,
 }
 
-impl ValueEnum for Distribution {
-    fn value_variants<'a>() -> &'a [Self] {
-        // No cluster is asked, so there is no other way to find it.
-        &Self::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let known = self.known();
-        Some(PossibleValue::new(known.flag).help(known.help))
-    }
+/// All distributions: no cluster is asked, so there is no other way to find one.
+fn distribution() -> impl TypedValueParser<Value = Distribution> {
+    choice(Distribution::ALL.map(|one| (one, one.known().flag, one.known().help)))
 }
 
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {

@@ -31,6 +31,8 @@ const DEPLOYMENT: Blueprint =
     Blueprint { network: "ccm-operator-e2e-deployment", addresses: "172.30.208.0/24", workers_wait: true };
 /// The image of the provider that the scaffold has made. Both are the test's image of the CCM of AWS.
 const ACME: &str = "registry.example.com/acme/ccm:v1.35.2";
+/// The digest of no image: a version of an external provider needs one.
+const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 /// The wait limit of what a person waits for.
 const TWO_MINUTES: Duration = Duration::from_secs(120);
 /// The wait limit of everything else. A Deployment's controller gives a rollout up after ten minutes.
@@ -57,7 +59,7 @@ async fn a_daemon_set_of_which_one_machine_is_dead() -> Result<()> {
         )
         .await?;
         fixture.begins(&[1, 2]).await?;
-        a_version_that_does_not_exist(&fixture, "v1.35.99").await?;
+        a_version_that_does_not_exist(&fixture, json!({"version": "v1.35.99"})).await?;
 
         let changed = |number: u8| json!({key: format!("{}# {number}\n", subnet.configuration())});
         let dead = fixture.victim().await?;
@@ -88,7 +90,7 @@ async fn a_deployment_of_which_one_machine_is_dead() -> Result<()> {
         install_of_folder(&fixture.cluster, &subnet).await?;
         // The last machine is no node of the control plane yet.
         fixture.begins(&[1, 2]).await?;
-        a_version_that_does_not_exist(&fixture, "v1.35.99").await?;
+        a_version_that_does_not_exist(&fixture, json!({"version": "v1.35.99", "digest": NO_DIGEST})).await?;
 
         let dead = fixture.victim().await?;
         let evicted = Instant::now();
@@ -173,11 +175,11 @@ fn scaffold(dir: &TempDir) -> Result<String> {
 }
 
 /// Asks for a version that nobody has: at every moment until the rollout has stopped, some pod is ready.
-async fn a_version_that_does_not_exist(fixture: &Fixture, version: &str) -> Result<()> {
+async fn a_version_that_does_not_exist(fixture: &Fixture, image: Value) -> Result<()> {
     let kind = fixture.workload.kind;
     let asked = Instant::now();
     let stopped = async {
-        fixture.ask(json!({"image": {"version": version}})).await?;
+        fixture.ask(json!({"image": image})).await?;
         eventually("the rollout to stop", LONG, async || {
             let pods = fixture.pods().await?;
             ensure!(pods.iter().any(fixture::has_no_image), "{}", describe(&pods));
@@ -190,13 +192,16 @@ async fn a_version_that_does_not_exist(fixture: &Fixture, version: &str) -> Resu
         asked,
         &format!("{kind}: a wrong version, until a pod has no image; a pod was ready in each of {states} states"),
     )?;
-    eventually("the condition VersionSupported", LONG, async || {
-        let ccm = fixture.ccm().await?;
-        ensure!(conditions(&ccm).iter().any(|one| one == "VersionSupported=False"), "{:#}", ccm["status"]);
-        Ok(Some(()))
-    })
-    .await?;
-    fixture.ask(json!({"image": {"version": null}})).await?;
+    // With a digest a version is taken as it is given.
+    if image["digest"].is_null() {
+        eventually("the condition VersionSupported", LONG, async || {
+            let ccm = fixture.ccm().await?;
+            ensure!(conditions(&ccm).iter().any(|one| one == "VersionSupported=False"), "{:#}", ccm["status"]);
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    fixture.ask(json!({"image": {"version": null, "digest": null}})).await?;
     fixture.all_ready().await
 }
 

@@ -39,10 +39,10 @@ fn the_compiler_gets_what_it_reads_and_no_more() -> Result<()> {
     let compile: Vec<_> =
         copied.iter().filter(|one| !one.starts_with("--from=")).flat_map(|one| one.split(' ')).collect();
     assert!(!compile.contains(&"."), "{compile:?}");
-    for needed in ["Cargo.toml", "Cargo.lock", "build.rs", "src", "docs/nodes.md", "docs/rules.md", "hack", "tests"] {
+    for needed in ["Cargo.toml", "Cargo.lock", "crates", "src", "docs/nodes.md", "docs/rules.md", "hack", "tests"] {
         assert!(compile.contains(&needed), "{needed}");
     }
-    let build = read("build.rs")?;
+    let build = read("crates/core/build.rs")?;
     let (_, folders) = build.split_once("for folder in [").context("the embedded folders")?;
     let (folders, _) = folders.split_once(']').context("the embedded folders")?;
     for folder in folders.split(", ").map(|folder| folder.trim_matches('"')) {

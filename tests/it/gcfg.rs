@@ -156,7 +156,7 @@ async fn the_known_keys_are_those_of_the_clouds() -> Result<()> {
         keys.extend(serde_json::from_slice::<Map<_, _>>(&output.stdout)?);
     }
     let generated = serde_json::to_string_pretty(&keys)? + "\n";
-    let path = repository().join("src/config/keys.json");
+    let path = repository().join("crates/core/src/config/keys.json");
     if std::env::var_os("UPDATE_GENERATED").is_some() {
         fs::write(&path, &generated)?;
     }

@@ -1,7 +1,7 @@
 //! Properties that hold for every configuration in INI, and for every message about a configuration.
 
 pub(crate) mod samples;
-#[path = "../../src/text/mask/tests/samples.rs"]
+#[path = "../../crates/base/src/text/mask/tests/samples.rs"]
 mod secrets;
 
 use ccm_operator::{config::Transform, facts::Facts};

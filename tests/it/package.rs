@@ -251,7 +251,7 @@ fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
         (&["digest", "./demo@sha256:0a"], "./demo@sha256:0a: give the path without @sha256:…: ./demo"),
         (&["verify", "./demo@sha256:0a"], "give the path without @sha256:…: ./demo"),
         (&["digest", "policy.yml"], "policy.yml: the name of a policy has to end with .yaml"),
-        (&["digest", "./none"], "failed to read ./none: No such file or directory"),
+        (&["digest", "./none"], "there is no folder or file \"./none\""),
         (
             &["digest", "exoscale.tar"],
             "exoscale/assets/kubernetes/deployment.yaml: its mode is \"1000644\", not \"0000644\"; pack",

@@ -11,44 +11,51 @@ use anyhow::{Context, Result};
 
 use crate::lab::repository;
 
-/// A top-level module of the library, in the order of data flow.
+/// A top-level module of a crate, in the order of data flow.
 struct Layer {
     name: &'static str,
+    /// The folder of the crate's sources.
+    sources: &'static str,
     /// Whether only its files named in [`IO_FILES`] may do IO.
     is_pure: bool,
 }
 
-const fn pure(name: &'static str) -> Layer {
-    Layer { name, is_pure: true }
+const BASE: &str = "crates/base/src";
+const CORE: &str = "crates/core/src";
+const KIT: &str = "crates/kit/src";
+const OPERATOR: &str = "src";
+
+const fn pure(name: &'static str, sources: &'static str) -> Layer {
+    Layer { name, sources, is_pure: true }
 }
 
-const fn io(name: &'static str) -> Layer {
-    Layer { name, is_pure: false }
+const fn io(name: &'static str, sources: &'static str) -> Layer {
+    Layer { name, sources, is_pure: false }
 }
 
 /// A layer imports only layers above it in this list.
 const LAYERS: [Layer; 21] = [
-    pure("version"),
-    pure("error"),
-    pure("grace"),
-    io("files"),
-    pure("object"),
-    pure("text"),
-    pure("api"),
-    pure("facts"),
-    pure("config"),
-    pure("provider"),
-    pure("plan"),
-    io("cluster"),
-    io("process"),
-    pure("apply"),
-    pure("nodes"),
-    io("evidence"),
-    pure("preflight"),
-    pure("proposal"),
-    pure("status"),
-    io("controllers"),
-    io("cli"),
+    pure("version", BASE),
+    pure("error", BASE),
+    pure("grace", BASE),
+    io("files", BASE),
+    pure("object", BASE),
+    pure("text", BASE),
+    pure("api", CORE),
+    pure("facts", CORE),
+    pure("config", CORE),
+    pure("provider", CORE),
+    pure("plan", CORE),
+    pure("nodes", CORE),
+    io("cluster", KIT),
+    io("process", KIT),
+    pure("apply", OPERATOR),
+    io("evidence", OPERATOR),
+    pure("preflight", OPERATOR),
+    pure("proposal", OPERATOR),
+    pure("status", OPERATOR),
+    io("controllers", OPERATOR),
+    io("cli", OPERATOR),
 ];
 
 /// In a pure layer the files of these names do IO, and no others.
@@ -72,9 +79,9 @@ const IO_PATHS: [&str; 14] = [
     "rustix::",
 ];
 
-/// A source file of the library.
+/// A source file of one of the crates.
 struct Module {
-    /// Its path in the crate, such as `text::yaml`.
+    /// Its path in its crate, such as `text::yaml`.
     path: String,
     /// What it imports, flattened: `crate::text::yaml`, `std::fs`.
     imports: Vec<String>,
@@ -174,7 +181,9 @@ fn collect(folder: &Path, prefix: &str, modules: &mut Vec<Module>) -> Result<()>
 
 fn modules() -> Result<Vec<Module>> {
     let mut modules = Vec::new();
-    collect(&repository().join("src"), "", &mut modules)?;
+    for sources in [BASE, CORE, KIT, OPERATOR] {
+        collect(&repository().join(sources), "", &mut modules)?;
+    }
     // What only tests use.
     let tested: Vec<String> = modules.iter().flat_map(only_for_tests).collect();
     modules.retain(|module| !tested.contains(&module.path));
@@ -214,14 +223,53 @@ fn a_layer_imports_only_layers_above_it() -> Result<()> {
 }
 
 #[test]
-fn the_library_and_the_architecture_list_the_layers_in_this_order() -> Result<()> {
-    let library = fs::read_to_string(repository().join("src/lib.rs"))?;
-    let listed: Vec<_> = library.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
-    assert_eq!(listed, LAYERS.map(|layer| layer.name));
+fn the_crates_and_the_architecture_list_the_layers_in_this_order() -> Result<()> {
+    let listed = LAYERS.map(|layer| layer.name);
+    for sources in [BASE, CORE, KIT, OPERATOR] {
+        let library = fs::read_to_string(repository().join(sources).join("lib.rs"))?;
+        let modules = library.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+        let layers = LAYERS.iter().filter(|layer| layer.sources == sources).map(|layer| layer.name);
+        assert_eq!(modules.collect::<Vec<_>>(), layers.collect::<Vec<_>>(), "{sources}");
+    }
     let architecture = fs::read_to_string(repository().join("ARCHITECTURE.md"))?;
     let rows = architecture.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let described: Vec<_> = rows.filter(|name| listed.contains(name)).collect();
     assert_eq!(described, listed, "ARCHITECTURE.md");
+    Ok(())
+}
+
+/// The names under `[dependencies]` in a crate's Cargo.toml.
+fn dependencies(sources: &str) -> Result<BTreeSet<String>> {
+    let manifest = fs::read_to_string(repository().join(sources).join("../Cargo.toml"))?;
+    let (_, after) = manifest.split_once("[dependencies]\n").context("no dependencies")?;
+    let names =
+        after.lines().take_while(|line| !line.starts_with('[')).filter_map(|line| line.split(['.', ' ']).next());
+    Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+/// Cargo proves what a crate cannot do by what it does not depend on.
+#[test]
+fn neither_the_base_nor_the_core_has_a_client_or_a_runtime() -> Result<()> {
+    let (base, core) = (dependencies(BASE)?, dependencies(CORE)?);
+    for absent in ["kube", "tokio", "futures", "hyper", "hyper-util", "axum", "tower", "rustls", "ccm-kit"] {
+        assert!(!base.contains(absent) && !core.contains(absent), "{absent}");
+        assert!(dependencies(KIT)?.contains(absent) || absent == "ccm-kit", "{absent} is no name of a dependency");
+    }
+    let ours = |names: BTreeSet<String>| names.into_iter().filter(|name| name.starts_with("ccm-")).collect::<Vec<_>>();
+    assert_eq!(ours(base), [""; 0]);
+    assert_eq!(ours(core), ["ccm-base"]);
+    assert_eq!(ours(dependencies(KIT)?), ["ccm-base"]);
+    Ok(())
+}
+
+/// The words of this product that a crate for any process with controllers does not know.
+#[test]
+fn the_kit_knows_no_cloud_and_no_product() -> Result<()> {
+    for module in modules()?.iter().filter(|module| ["cluster", "process"].contains(&module.layer())) {
+        for word in ["CloudControllerManager", "ccm_operator", "ccm-operator", "OpenShift", "openshift"] {
+            assert!(!module.code.contains(word), "{} names {word}", module.path);
+        }
+    }
     Ok(())
 }
 

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
-use clap::{Args, ValueEnum, builder::PossibleValue};
+use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Zoned;
 
 use crate::{
     cli::{
-        flags::{print, say, wrong_usage},
+        flags::{choice, print, say, wrong_usage},
         init::ask,
     },
     provider::{
@@ -51,7 +51,7 @@ pub struct NewArgs {
     pub image: Option<Image>,
 
     /// How the cloud numbers its versions [default: as the tag looks].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice(RULES))]
     pub rule: Option<Rule>,
 
     /// The program in the image [default: /NAME-cloud-controller-manager].
@@ -100,19 +100,11 @@ pub enum Flavors {
     Both,
 }
 
-impl ValueEnum for Rule {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::SameMinor, Self::MajorIsMinor, Self::OneLine]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::SameMinor => PossibleValue::new("SameMinor").help("v1.35.2 or 0.35.2 is for Kubernetes 1.35"),
-            Self::MajorIsMinor => PossibleValue::new("MajorIsMinor").help("v35.1.3 is for Kubernetes 1.35"),
-            Self::OneLine => PossibleValue::new("OneLine").help("One version is for several of Kubernetes"),
-        })
-    }
-}
+const RULES: [(Rule, &str, &str); 3] = [
+    (Rule::SameMinor, "SameMinor", "v1.35.2 or 0.35.2 is for Kubernetes 1.35"),
+    (Rule::MajorIsMinor, "MajorIsMinor", "v35.1.3 is for Kubernetes 1.35"),
+    (Rule::OneLine, "OneLine", "One version is for several of Kubernetes"),
+];
 
 pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     scaffold::check_name(&args.name, &embedded::names()).map_err(|problem| wrong_usage(&problem))?;

@@ -1,12 +1,12 @@
 //! The command `provider rbac`: the permissions that an administrator grants to the operator for a provider.
 
 use anyhow::Context;
-use clap::{Args, ValueEnum, builder::PossibleValue};
+use clap::Args;
 
 use super::{PolicyArgs, target::Target};
 use crate::{
     cli::{
-        flags::{OPERATOR_NAMESPACE, namespace, print, wrong_usage},
+        flags::{OPERATOR_NAMESPACE, choice, namespace, print, wrong_usage},
         limits::{ccm_name, name, or_default},
         render::install::{check_namespaces, named_secrets},
     },
@@ -24,7 +24,7 @@ pub struct RbacArgs {
     pub target: String,
 
     /// The kind of cluster [default: the one that the provider is for; required if it is for both].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice(FLAVORS))]
     pub flavor: Option<Flavor>,
 
     /// The managed namespace; with --flavor openshift [default: openshift-cloud-controller-manager].
@@ -55,18 +55,10 @@ pub struct RbacArgs {
     pub policy: PolicyArgs,
 }
 
-impl ValueEnum for Flavor {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::OpenShift, Self::Kubernetes]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::OpenShift => PossibleValue::new("openshift").help("OpenShift, and what has its API"),
-            Self::Kubernetes => PossibleValue::new("kubernetes").help("Any other Kubernetes"),
-        })
-    }
-}
+const FLAVORS: [(Flavor, &str, &str); 2] = [
+    (Flavor::OpenShift, "openshift", "OpenShift, and what has its API"),
+    (Flavor::Kubernetes, "kubernetes", "Any other Kubernetes"),
+];
 
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Provider { openshift, kubernetes, .. } = provider(args)?;

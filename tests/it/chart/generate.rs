@@ -13,7 +13,6 @@ use ccm_operator::{
     provider::{catalog::Catalog, embedded, kubernetes::Kubernetes},
     text::yaml,
 };
-use clap::ValueEnum;
 use serde_json::{Value, json};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
@@ -321,13 +320,13 @@ fn api_servers(deployment: &str) -> Result<String> {
     let mut all = json!({});
     for (of, control_plane_nodes) in [("with", 3), ("without", 0)] {
         all[of] = json!({});
-        for distribution in Distribution::value_variants() {
-            let text = Installation { distribution: *distribution, control_plane_nodes, ..base() }.of(deployment)?;
+        for distribution in Distribution::ALL {
+            let text = Installation { distribution, control_plane_nodes, ..base() }.of(deployment)?;
             let deployment: Value = yaml::from_str(&text)?;
             let env = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array().context("env")?;
             let value = |name| env.iter().find(|one| one["name"] == name)?["value"].as_str();
             if let (Some(host), Some(port)) = (value("KUBERNETES_SERVICE_HOST"), value("KUBERNETES_SERVICE_PORT")) {
-                all[of][name(*distribution)] = json!({"host": host, "port": port.parse::<u16>()?});
+                all[of][name(distribution)] = json!({"host": host, "port": port.parse::<u16>()?});
             }
         }
     }
@@ -338,7 +337,7 @@ fn api_servers(deployment: &str) -> Result<String> {
 }
 
 pub(super) fn name(distribution: Distribution) -> String {
-    distribution.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    distribution.known().flag.to_owned()
 }
 
 /// A file in which others write, too, with what follows from the program.
@@ -353,7 +352,7 @@ fn filled_in(path: &str, catalog: &Catalog) -> Result<String> {
     }
     let mut schema: Value = serde_json::from_str(&text)?;
     let providers: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
-    let distributions: Vec<_> = Distribution::value_variants().iter().copied().map(name).collect();
+    let distributions: Vec<_> = Distribution::ALL.into_iter().map(name).collect();
     schema["properties"]["providers"]["items"]["enum"] = json!(providers);
     schema["properties"]["replaceBuiltIn"]["items"]["enum"] = json!(providers);
     schema["properties"]["distribution"]["enum"] = json!(distributions);

@@ -13,7 +13,6 @@ use ccm_operator::{
     provider::{catalog::Catalog, embedded, kubernetes::Kubernetes},
     text::yaml,
 };
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::{
@@ -129,9 +128,9 @@ fn generated() -> Result<BTreeMap<String, String>> {
 /// Those for which the installation is not the usual one.
 fn distributions() -> Result<Vec<Distribution>> {
     let mut found = Vec::new();
-    for distribution in Distribution::value_variants() {
-        if objects(&Installation { distribution: *distribution, ..plain() })? != objects(&plain())? {
-            found.push(*distribution);
+    for distribution in Distribution::ALL {
+        if objects(&Installation { distribution, ..plain() })? != objects(&plain())? {
+            found.push(distribution);
         }
     }
     Ok(found)

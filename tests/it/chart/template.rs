@@ -13,7 +13,7 @@ use ccm_operator::{
     provider::{embedded, kubernetes::Descriptor},
     text::yaml,
 };
-use clap::{Arg, CommandFactory, ValueEnum};
+use clap::{Arg, CommandFactory};
 use serde_json::{Value, json};
 
 use super::generate::{CHART, name};
@@ -134,7 +134,7 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
         &["--providers", &names(&all), "--operator-namespace", "own", "--namespaces", "kube-system,clouds"],
         json!({"providers": all, "namespaces": ["kube-system", "clouds"]}),
     );
-    for distribution in Distribution::value_variants().iter().copied().map(name) {
+    for distribution in Distribution::ALL.into_iter().map(name) {
         for nodes in ["0", "1", "3"] {
             case(
                 "ccm-operator",

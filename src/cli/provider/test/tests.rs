@@ -12,10 +12,12 @@ use std::{
 use clap::Parser;
 
 use super::*;
-use crate::{
-    cli::{Cli, Command, provider::ProviderCommand},
-    provider::verify::trust::tests::{FIXTURES, KUBERNETES},
-};
+use crate::cli::{Cli, Command, provider::ProviderCommand};
+use fixtures::{FIXTURES, KUBERNETES};
+
+#[path = "../../../../crates/core/src/provider/verify/trust/tests/fixtures.rs"]
+#[allow(dead_code, reason = "the tests of the core use the rest")]
+mod fixtures;
 
 /// An API server that only counts its connections, the file that names it, and what a test of Exoscale needs.
 struct Fixture {

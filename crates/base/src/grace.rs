@@ -1,0 +1,24 @@
+//! Grace periods: how long a transient problem has to last before it is reported (pure). Each has its reason and its
+//! source.
+
+use std::time::Duration;
+
+/// An error that may pass by itself, of a pass or of a watch. The Go operator waits as long.
+pub const TRANSIENT_ERROR_GRACE: Duration = Duration::from_secs(150);
+
+/// Such an error of a controller with conditions of its own in the ClusterOperator. The Go operator waits as long.
+pub const SYNC_GRACE: Duration = Duration::from_secs(120);
+
+/// A request that is refused for a missing permission: an API server that has just started denies every permission that it
+/// has not read yet. Our own choice; the refusals at a real restart ended earlier.
+pub const PERMISSION_GRACE: Duration = Duration::from_secs(5);
+
+/// A watch that is refused for a missing permission, for the same reason. Our own choice: watches pause for some seconds
+/// between two tries.
+pub const DENIED_GRACE: Duration = Duration::from_secs(30);
+
+/// A node that waits for its cloud-controller-manager, until somebody asks why: the image may have to be pulled. Our own choice.
+pub const NODE_GRACE: Duration = Duration::from_secs(60);
+
+/// A rollout without another version: a changed annotation alone looks like a short rollout. Our own choice.
+pub const ROLLOUT_GRACE: Duration = Duration::from_secs(1);

@@ -1,0 +1,173 @@
+//! The kinds of objects, with the properties of each (pure).
+
+/// A kind, as API discovery would describe it, and what the API server does with its objects.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// API group, empty for the core group.
+    pub group: &'static str,
+    /// API version inside the group.
+    pub version: &'static str,
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The resource's name in URLs and RBAC rules.
+    pub plural: &'static str,
+    /// Whether objects of this kind live in a namespace.
+    pub namespaced: bool,
+    /// Objects of a lower wave are applied before those of a higher one.
+    pub wave: u8,
+    /// Whether the `assets/` of every provider may contain it. Of the others a policy may allow single objects to external providers.
+    pub is_usual: bool,
+    /// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
+    pub immutable: &'static [&'static str],
+    /// The fields that cannot be changed if the API server calls them forbidden. They can be wrong for other reasons.
+    pub forbidden: &'static [&'static str],
+    /// The JSON pointer of the specification of its pods.
+    pub pods: Option<&'static str>,
+    /// The fields with names of other objects of a provider: the JSON pointer of each, and the kind that it names. Bindings of RBAC
+    /// name kinds themselves.
+    pub names: &'static [(&'static str, &'static str)],
+}
+
+/// A kind of which nothing else is known.
+pub const fn kind(
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+    wave: u8,
+) -> Kind {
+    Kind {
+        group,
+        version,
+        kind,
+        plural,
+        namespaced,
+        wave,
+        is_usual: false,
+        immutable: &[],
+        forbidden: &[],
+        pods: None,
+        names: &[],
+    }
+}
+
+impl Kind {
+    /// The same as a kind that every provider may contain.
+    const fn usual(self) -> Self {
+        Self { is_usual: true, ..self }
+    }
+}
+
+/// A kind whose objects make pods of a template.
+const fn workload(name: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        immutable: &["spec.selector"],
+        pods: Some("/spec/template/spec"),
+        names: &[("/spec/template/spec/serviceAccountName", SERVICE_ACCOUNT.kind)],
+        ..kind("apps", "v1", name, plural, true, 4).usual()
+    }
+}
+
+const fn binding(name: &'static str, plural: &'static str, namespaced: bool) -> Kind {
+    Kind { immutable: &["roleRef"], ..kind(RBAC, "v1", name, plural, namespaced, 2).usual() }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// Policies of admission.
+const POLICY: Kind = kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 1);
+
+/// The kind of service accounts.
+pub const SERVICE_ACCOUNT: Kind = kind("", "v1", "ServiceAccount", "serviceaccounts", true, 2).usual();
+
+/// The kind of roles of the cluster.
+pub const CLUSTER_ROLE: Kind = kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 2).usual();
+
+/// The kind of bindings of the cluster.
+pub const CLUSTER_ROLE_BINDING: Kind = binding("ClusterRoleBinding", "clusterrolebindings", false);
+
+/// The kind of ConfigMaps. With `immutable` they cannot be changed.
+pub const CONFIG_MAP: Kind = Kind {
+    forbidden: &["data", "binaryData", "immutable"],
+    ..kind("", "v1", "ConfigMap", "configmaps", true, 3).usual()
+};
+
+/// The kind of pods, of whose specification most cannot be changed. In `assets/` are none.
+pub const POD: Kind = Kind {
+    forbidden: &["spec"],
+    pods: Some("/spec"),
+    names: &[("/spec/serviceAccountName", SERVICE_ACCOUNT.kind)],
+    ..kind("", "v1", "Pod", "pods", true, 4)
+};
+
+/// Every kind that a provider may contain. Policies come before the objects that they guard and before the permissions that they
+/// restrict, service accounts and roles before the pods that use them, a disruption budget after the pods that it counts.
+pub static KINDS: &[Kind] = &[
+    POLICY,
+    Kind {
+        names: &[("/spec/policyName", POLICY.kind)],
+        ..kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false, 1)
+    },
+    SERVICE_ACCOUNT,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    kind(RBAC, "v1", "Role", "roles", true, 2).usual(),
+    binding("RoleBinding", "rolebindings", true),
+    CONFIG_MAP,
+    kind("", "v1", "Service", "services", true, 3).usual(),
+    workload("Deployment", "deployments"),
+    workload("DaemonSet", "daemonsets"),
+    POD,
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 5).usual(),
+];
+
+/// The kind of Secrets. A provider contains none.
+pub const SECRET: Kind = kind("", "v1", "Secret", "secrets", true, 0);
+
+/// The kind of namespaces. A provider contains none.
+pub const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces", false, 0);
+
+/// The kind of nodes. A provider contains none.
+pub const NODE: Kind = kind("", "v1", "Node", "nodes", false, 0);
+
+/// The kind of Events. A provider contains none.
+pub const EVENT: Kind = kind("", "v1", "Event", "events", true, 0);
+
+impl Kind {
+    /// The kind of this name, if a provider may contain it.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|known| known.kind == name)
+    }
+
+    /// Whether it is an account or a permission, without which pods fail.
+    pub fn is_identity(&self) -> bool {
+        self.group == RBAC || self.kind == SERVICE_ACCOUNT.kind
+    }
+
+    /// Whether it is a policy or its binding: it denies, and grants nothing.
+    pub fn is_policy(&self) -> bool {
+        self.group == ADMISSION
+    }
+
+    /// The `apiVersion` of manifests.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_named_as_it_is_listed() {
+        for kind in KINDS {
+            assert_eq!(Kind::named(kind.kind), Some(kind));
+            for (pointer, other) in kind.names {
+                assert!(pointer.starts_with(kind.pods.unwrap_or("/spec")) && Kind::named(other).is_some(), "{kind:?}");
+            }
+        }
+    }
+}

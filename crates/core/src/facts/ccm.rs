@@ -1,0 +1,218 @@
+//! Facts from a `CloudControllerManager` and its cluster (pure).
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    api::{
+        placement::{ApiServer, Distribution},
+        spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
+    },
+    facts::{Fact, Facts, Platform, cluster::Cluster, distribution::Nodes, proxy_variables},
+};
+
+/// The lease of the only object of a cluster, as of each cloud-controller-manager without `--leader-elect-resource-name`.
+pub const LEASE: &str = "cloud-controller-manager";
+
+/// The name of the only object of a cluster: its objects have the names that stand in the manifests.
+pub const ONLY: &str = "cluster";
+
+/// The addresses at which machines learn about themselves; no proxy knows whom it asks for.
+const METADATA_SERVICES: [&str; 3] = ["169.254.169.254", "fd00:ec2::254", "metadata.exoscale.com"];
+
+/// A cloud-controller-manager that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ccm {
+    /// The name of the `CloudControllerManager`.
+    pub name: String,
+    /// What it asks for.
+    pub spec: Spec,
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The ids of the checks before its first installation that are not to refuse it.
+    pub skips: Vec<String>,
+}
+
+/// The annotation with the checks before a first installation that are not to refuse it, comma-separated.
+pub const SKIP_PREFLIGHT: &str = "ccm-operator.dev/skip-preflight";
+
+/// The nodes that a cloud-controller-manager may delete. The policy and the role have lists of their own, because they change at
+/// different times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deletable {
+    /// What the policy lists, each as `NAME/UID/TIME` with the time at which it became unready.
+    pub listed: BTreeSet<String>,
+    /// The names that the role grants.
+    pub granted: BTreeSet<String>,
+}
+
+/// A controller of k8s.io/cloud-provider, by the field of `spec.controllers`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Controller {
+    /// Initializes nodes.
+    CloudNode,
+    /// Taints and deletes nodes.
+    CloudNodeLifecycle,
+    /// Creates load balancers.
+    Service,
+    /// Creates routes.
+    Route,
+}
+
+/// Host and port of the API server for pods on the host's network, as given or as the distribution offers it; `None`: its
+/// Service.
+pub fn api_server(
+    given: Option<&ApiServer>,
+    distribution: Distribution,
+    control_plane_nodes: usize,
+) -> Option<(String, String)> {
+    // Without a server among the nodes the pods run where it is not.
+    let local = distribution.known().local.filter(|local| local.on == Nodes::All || control_plane_nodes > 0);
+    let given = given.map(|given| (given.host.clone(), given.port));
+    let found = given.or_else(|| local.map(|local| (local.host.to_owned(), local.port)));
+    found.map(|(host, port)| (host, port.to_string()))
+}
+
+/// The name that an object of the manifests has for the `CloudControllerManager` of this name.
+pub fn named(object: &str, ccm: &str) -> String {
+    if ccm == ONLY { object.to_owned() } else { format!("{object}-{ccm}") }
+}
+
+impl Controller {
+    /// Every controller.
+    pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::Service, Self::Route];
+
+    /// The field of `spec.controllers`, and the names in `--controllers`: of Kubernetes 1.28 and newer, and those before, which
+    /// still work.
+    fn names(self) -> (&'static str, [&'static str; 2]) {
+        match self {
+            Self::CloudNode => ("cloudNode", ["cloud-node-controller", "cloud-node"]),
+            Self::CloudNodeLifecycle => {
+                ("cloudNodeLifecycle", ["cloud-node-lifecycle-controller", "cloud-node-lifecycle"])
+            }
+            Self::Service => ("service", ["service-lb-controller", "service"]),
+            Self::Route => ("route", ["node-route-controller", "route"]),
+        }
+    }
+
+    /// The field of `spec.controllers`.
+    pub fn field(self) -> &'static str {
+        self.names().0
+    }
+
+    /// The controllers that an argument `--controllers` turns on, by the names of any version; without one all are on.
+    pub fn of_argument(argument: Option<&str>) -> Vec<Self> {
+        let items: Vec<_> = argument.unwrap_or("*").split(',').map(str::trim).collect();
+        let is_on = |controller: &Self| {
+            let (_, names) = controller.names();
+            let is_off = items.iter().any(|item| item.strip_prefix('-').is_some_and(|name| names.contains(&name)));
+            !is_off && items.iter().any(|item| *item == "*" || names.contains(item))
+        };
+        Self::ALL.into_iter().filter(is_on).collect()
+    }
+}
+
+impl Ccm {
+    /// What is asked for in a cluster. A distribution that is asked for wins over the one that was found.
+    pub fn new(name: String, spec: Spec, found: Cluster) -> Self {
+        let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
+        let cluster = Cluster { distribution: named.unwrap_or(found.distribution), ..found };
+        Self { name, spec, cluster, skips: Vec::new() }
+    }
+
+    /// What a live object asks for, whatever its name is and whether or not it is being deleted.
+    /// Fails if its spec is of another version.
+    pub fn of_live(live: &Value, found: Cluster) -> Result<Self, serde_json::Error> {
+        let metadata = &live["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+        let spec = Spec::deserialize(&live["spec"])?;
+        Ok(Self::new(name, spec, found).annotated(metadata["annotations"][SKIP_PREFLIGHT].as_str()))
+    }
+
+    /// With the annotations of the object.
+    #[must_use]
+    pub fn annotated(mut self, skips: Option<&str>) -> Self {
+        self.skips = skips.into_iter().flat_map(|ids| ids.split(',')).map(|id| id.trim().to_owned()).collect();
+        self
+    }
+
+    /// The controllers that are on.
+    pub fn controllers(&self) -> impl Iterator<Item = Controller> {
+        let on = &self.spec.controllers;
+        Controller::ALL.into_iter().filter(|controller| match controller {
+            Controller::CloudNode => on.cloud_node == OnByDefault::Enabled,
+            Controller::CloudNodeLifecycle => on.cloud_node_lifecycle != Lifecycle::Disabled,
+            Controller::Service => on.service == OnByDefault::Enabled,
+            Controller::Route => on.route == OffByDefault::Enabled,
+        })
+    }
+
+    /// The name of its lease.
+    pub fn lease_name(&self) -> String {
+        let given = self.spec.leader_election.lease_name.clone();
+        given.unwrap_or_else(|| self.named(LEASE))
+    }
+
+    /// The name of an object that the manifests name like this.
+    pub fn named(&self, name: &str) -> String {
+        named(name, &self.name)
+    }
+
+    /// Host and port of the API server for pods on the network of any node, as `api_server` of those on the control plane.
+    pub fn api_server_of_every_node(&self) -> Option<(String, String)> {
+        let distribution = self.cluster.distribution;
+        let distribution = if distribution.is_local_to_servers() { Distribution::Other } else { distribution };
+        api_server(self.spec.placement.api_server.as_ref(), distribution, self.cluster.control_plane_nodes)
+    }
+
+    fn proxy(&self) -> Vec<(&'static str, String)> {
+        let mut proxy = self.spec.proxy.clone().unwrap_or_default();
+        if !proxy.http_proxy.is_empty() || !proxy.https_proxy.is_empty() {
+            let own = (!proxy.no_proxy.is_empty()).then_some(proxy.no_proxy.as_str());
+            proxy.no_proxy = own.into_iter().chain(METADATA_SERVICES).collect::<Vec<_>>().join(",");
+        }
+        proxy_variables(proxy.http_proxy, proxy.https_proxy, proxy.no_proxy)
+    }
+
+    /// The facts.
+    pub fn facts(self) -> Facts {
+        Facts {
+            platform: Ok(Some(Platform { name: self.spec.provider.clone(), variant: None })),
+            namespace: self.spec.namespace.clone(),
+            api_server: Ok(api_server(
+                self.spec.placement.api_server.as_ref(),
+                self.cluster.distribution,
+                self.cluster.control_plane_nodes,
+            )),
+            proxy: self.proxy(),
+            ccm: Some(self),
+            ..Facts::default()
+        }
+    }
+
+    /// A fact's value; `None` if it has none.
+    pub(super) fn value(&self, fact: Fact) -> Option<String> {
+        let Spec { network, ports, logging, .. } = &self.spec;
+        let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
+        match fact {
+            Fact::ClusterName => Some(self.spec.cluster_name.clone()),
+            // Without a name in it `--controllers=` starts none; left out, the argument would start all.
+            Fact::Controllers => {
+                Some(self.controllers().map(|controller| controller.names().1[0]).collect::<Vec<_>>().join(","))
+            }
+            Fact::Routes => Some(self.controllers().any(|controller| controller == Controller::Route).to_string()),
+            Fact::PodCidrs => list(network.as_ref()?.pod_cidrs.clone()),
+            Fact::LeaseName => Some(self.lease_name()),
+            Fact::SecurePort => Some(ports.secure.to_string()),
+            Fact::Verbosity => Some(logging.verbosity.to_string()),
+            Fact::FeatureGates => {
+                list(self.spec.feature_gates.iter().map(|(gate, on)| format!("{gate}={on}")).collect())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Nodes, and the reasons why a cloud-controller-manager does not serve them (pure).
+//!
+//! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails.
+//! So a diagnosis reads, in this order and the cheap ones first, the nodes, the objects of the
+//! cloud-controller-manager, its lease, Events, permissions, and at last its log. The operator's layer `evidence`
+//! reads them from a cluster; this layer only diagnoses what was read. The behavior and texts of the library are those of k8s.io/cloud-provider
+//! v0.36.2.
+
+pub mod cause;
+pub mod diagnose;
+pub mod diagnosis;
+pub mod evidence;
+pub mod guard;
+pub mod identity;
+pub mod log;
+pub mod node;
+pub mod observed;
+pub mod pages;
+pub mod placement;
+pub mod reason;
+pub mod waiting;

@@ -1,0 +1,172 @@
+//! The objects that should exist in a cluster, or on its bootstrap VM (pure).
+//!
+//! The same facts always give the same plan. The plan never asks the cluster, and each of its objects is in a file of
+//! the provider.
+
+mod grants;
+pub mod install;
+pub mod kubernetes;
+pub mod limits;
+pub mod needs;
+pub mod rbac;
+pub mod show;
+mod substitute;
+pub mod write;
+
+use serde_json::Value;
+
+use crate::{
+    api::spec::Management,
+    facts::{self, Facts, images},
+    object::{Object, PART_OF_LABEL, reference},
+    provider::{self, OpenShift, Phase, catalog::Catalog, external},
+};
+
+/// The objects that should exist.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// No provider serves this cluster.
+    Nothing {
+        /// Why, for people.
+        why: String,
+    },
+    /// A provider's objects.
+    Objects {
+        /// The provider's name.
+        provider: String,
+        /// Its objects, in the order of applying.
+        objects: Vec<Object>,
+    },
+}
+
+/// Why there is no plan. Always terminal: only another input can fix it.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// A fact that every plan needs is not known.
+    #[error(transparent)]
+    Facts(#[from] facts::Error),
+    /// A container's image is not known.
+    #[error("failed to set an image of {object}")]
+    Image {
+        /// The object.
+        object: String,
+        /// The cause.
+        source: Box<images::Error>,
+    },
+    /// A fact that the manifest needs has no value.
+    #[error("{object}: {what} of container {container} needs the fact {fact}, which this cluster does not have")]
+    NoValue {
+        /// The object.
+        object: String,
+        /// The container.
+        container: String,
+        /// The argument or variable.
+        what: String,
+        /// The fact's name.
+        fact: &'static str,
+    },
+    /// Something of a manifest is in the way of a fact. The rules for providers find it before.
+    #[error("{object}: {field} is not a mapping")]
+    Shape {
+        /// The object.
+        object: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// A manifest has a defect: one of the guard of nodes, or one that is shown before it is checked.
+    #[error(transparent)]
+    Provider(#[from] provider::Error),
+    /// An external provider is asked for and refused: no other one stands in for it.
+    #[error(transparent)]
+    Refused(#[from] external::Refused),
+    /// A `CloudControllerManager` asks for what its provider cannot do, or does not say what it needs.
+    #[error("CloudControllerManager/{ccm}: spec.{field}: {problem}")]
+    Asked {
+        /// Its name.
+        ccm: String,
+        /// The field; in a text with the place.
+        field: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+}
+
+impl Plan {
+    /// Plans a cluster from its facts.
+    pub fn new(catalog: &Catalog, facts: &Facts, phase: Phase) -> Result<Self, Error> {
+        let Some(platform) = facts.platform.as_ref().map_err(Clone::clone)? else {
+            let why = "this cluster has no Infrastructure object, so its platform is not known".to_owned();
+            return Ok(Self::Nothing { why });
+        };
+        if let Some(ccm) = &facts.ccm {
+            let refuse = |problem| kubernetes::check::asked(ccm, "provider", problem);
+            let provider = catalog.kubernetes_of(&platform.name).map_err(refuse)?;
+            if ccm.spec.management == Management::Removed {
+                return Ok(Self::Nothing { why: format!("CloudControllerManager {} asks for its removal", ccm.name) });
+            }
+            facts.check()?;
+            let objects = kubernetes::objects(provider, facts, ccm)?;
+            return Ok(Self::Objects { provider: platform.name.clone(), objects });
+        }
+        catalog.check()?;
+        match catalog.select(platform) {
+            Err(why) => Ok(Self::Nothing { why }),
+            Ok(provider) => {
+                facts.check()?;
+                Ok(Self::Objects { provider: provider.name().to_owned(), objects: provider.objects(phase, facts)? })
+            }
+        }
+    }
+
+    /// The plan with our label on each object.
+    #[must_use]
+    pub fn labeled(mut self, set_id: &str) -> Self {
+        if let Self::Objects { objects, .. } = &mut self {
+            for object in objects {
+                object.set_label(PART_OF_LABEL, set_id);
+            }
+        }
+        self
+    }
+
+    /// The objects, in the order of applying.
+    pub fn objects(&self) -> &[Object] {
+        match self {
+            Self::Nothing { .. } => &[],
+            Self::Objects { objects, .. } => objects,
+        }
+    }
+}
+
+/// Whether planned objects differ from earlier ones only in the digests of what pods mount, which restart them.
+pub fn only_restarts(now: &[Object], then: &[Object]) -> bool {
+    now.len() == then.len()
+        && now.iter().zip(then).all(|(now, then)| now == then || without_digest(now) == without_digest(then))
+}
+
+/// An object without the digest of what its pods mount.
+fn without_digest(object: &Object) -> Value {
+    let mut value = object.value().clone();
+    if let Some(Value::Object(annotations)) = value.pointer_mut("/spec/template/metadata/annotations") {
+        annotations.remove(reference::ANNOTATION);
+        annotations.remove(reference::KUBERNETES_ANNOTATION);
+    }
+    value
+}
+
+impl OpenShift {
+    /// The objects of one phase. For the bootstrap VM only the images depend on the cluster.
+    pub fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
+        if phase == Phase::Bootstrap {
+            let pods = self.bootstrap_manifests.iter();
+            return pods.map(|pod| substitute::bootstrap(self, pod, facts)).collect();
+        }
+        // A disruption budget of one replica would only block the drain of its node.
+        let is_planned = |object: &&Object| !(facts.single_replica && object.kind().kind == "PodDisruptionBudget");
+        let planned = self.manifests.iter().filter(is_planned);
+        planned.map(|object| substitute::cluster(self, object, facts)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

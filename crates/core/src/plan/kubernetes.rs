@@ -1,0 +1,244 @@
+//! The objects of the flavor kubernetes, for a `CloudControllerManager` (pure).
+//!
+//! As for OpenShift, small functions set the facts in the parsed objects, one for each concern.
+
+pub(super) mod check;
+pub mod conflict;
+mod files;
+pub mod guard;
+pub(super) mod images;
+mod placement;
+pub mod sources;
+pub mod trial;
+pub mod validation;
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    facts::{
+        Facts,
+        ccm::{Ccm, Controller, LEASE, ONLY},
+    },
+    object::{
+        Object, container_name, each_text,
+        reference::{self, Reference},
+    },
+    plan::{
+        Error, needs,
+        substitute::{self, containers_mut, push},
+    },
+    provider::{
+        CCM,
+        kubernetes::{INSTANCE_LABEL, Kubernetes, NAMESPACE},
+        restriction,
+    },
+};
+
+pub use check::ignored;
+pub use images::{choose, reference};
+
+/// The first one that finds something names it.
+const RULES: [fn(&Kubernetes, &Ccm) -> Option<check::Unfit>; 12] = [
+    check::api,
+    check::arguments,
+    check::load_balancers,
+    check::routes,
+    check::placement,
+    check::configuration,
+    check::namespace,
+    check::node_manager,
+    check::credentials,
+    images::of_one,
+    images::containers,
+    images::pinned,
+];
+
+fn check(provider: &Kubernetes, ccm: &Ccm) -> Result<(), Error> {
+    let unfit = RULES.iter().find_map(|rule| rule(provider, ccm));
+    unfit.map_or(Ok(()), |(field, problem)| Err(check::asked(ccm, &field, problem)))
+}
+
+/// The objects that should exist.
+pub(super) fn objects(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+    check(provider, ccm)?;
+    let mut objects = planned(provider, facts, ccm)?;
+    objects.extend(guard::objects(provider, ccm)?);
+    // The sort is stable, and manifests are in the order of applying already.
+    objects.sort_by_key(|object| object.kind().wave);
+    Ok(objects)
+}
+
+/// The objects of what has been checked, without the guard of nodes.
+fn planned(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+    let descriptor = &provider.descriptor;
+    let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
+    let has_budget = placement::replicas(ccm) > 1;
+    let initializes = ccm.controllers().any(|controller| controller == Controller::CloudNode);
+    let inline = files::inline(descriptor, ccm);
+    let mut facts = with_digest(facts, inline.as_ref());
+    // Its flags are about what it runs itself.
+    if let Cow::Owned(own) = descriptor.own(ccm) {
+        facts.to_mut().ccm = Some(own);
+    }
+    let on_every_node = Facts { api_server: Ok(ccm.api_server_of_every_node()), ..facts.clone().into_owned() };
+    let is_planned = |one: &&Object| {
+        (has_budget || one.kind().kind != "PodDisruptionBudget") && (initializes || !descriptor.is_of_node_manager(one))
+    };
+    let mut objects = provider
+        .manifests
+        .iter()
+        .filter(is_planned)
+        .map(|manifest| {
+            let mut object = manifest.clone();
+            names(&mut object, &own, ccm);
+            restriction::rename(&mut object, &provider.manifests, |(namespace, name)| {
+                let moved = if namespace == NAMESPACE { &ccm.spec.namespace } else { namespace };
+                (moved.clone(), ccm.named(name))
+            });
+            images::set(descriptor, &mut object, ccm)?;
+            substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, &facts)?;
+            further_arguments(&mut object, ccm);
+            if descriptor.is_of_node_manager(manifest) {
+                substitute::common_environment(&mut object, &on_every_node);
+            } else {
+                substitute::common_environment(&mut object, &facts);
+            }
+            files::mount(descriptor, &mut object, ccm);
+            // The pods of the node manager run on every node.
+            if !descriptor.is_of_node_manager(manifest) {
+                placement::place(&mut object, ccm, descriptor.images.values())?;
+            }
+            ports(&mut object, ccm);
+            narrow(provider, &mut object, ccm);
+            substitute::config_hash(&mut object, &facts)?;
+            Ok(object)
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    objects.extend(inline);
+    objects.sort_by_key(|object| object.kind().wave);
+    Ok(objects)
+}
+
+/// The facts with the digest of a planned ConfigMap: a change of it restarts the pods, at once and once.
+fn with_digest<'a>(facts: &'a Facts, planned: Option<&Object>) -> Cow<'a, Facts> {
+    let Some(planned) = planned else { return Cow::Borrowed(facts) };
+    let reference = Reference::config_map(planned.namespace(), planned.name());
+    let mut digests = facts.digests.clone().unwrap_or_default();
+    digests.insert(reference, reference::digest(planned.value()));
+    Cow::Owned(Facts { digests: Some(digests), ..facts.clone() })
+}
+
+/// Sets what tells the objects of several `CloudControllerManager`s apart: names, the label of the instance, the namespace.
+fn names(object: &mut Object, own: &[(&str, &str)], ccm: &Ccm) {
+    let is_own = |kind: &str, name: &str| own.contains(&(kind, name));
+    let namespace = &ccm.spec.namespace;
+    let is_binding = object.value().get("roleRef").is_some();
+    let kind = object.kind();
+    let value = object.value_mut();
+    if is_binding {
+        for subject in value.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+            let name = subject["name"].as_str().unwrap_or_default();
+            if is_own("ServiceAccount", name) {
+                subject["name"] = ccm.named(name).into();
+                subject["namespace"] = namespace.as_str().into();
+            }
+        }
+    }
+    // A binding to a role of the cluster stays where that role is.
+    let mut follows = value["metadata"]["namespace"] == NAMESPACE;
+    if is_binding {
+        let role = value["roleRef"]["name"].as_str().unwrap_or_default().to_owned();
+        if is_own(value["roleRef"]["kind"].as_str().unwrap_or_default(), &role) {
+            value["roleRef"]["name"] = ccm.named(&role).into();
+        } else {
+            follows = false;
+        }
+    }
+    if follows {
+        value["metadata"]["namespace"] = namespace.as_str().into();
+    }
+    let name = ccm.named(value["metadata"]["name"].as_str().unwrap_or_default());
+    value["metadata"]["name"] = name.into();
+    for (pointer, kind) in kind.names {
+        if let Some(named) = value.pointer_mut(pointer)
+            && let Some(other) = named.as_str().filter(|other| is_own(kind, other))
+        {
+            *named = ccm.named(other).into();
+        }
+    }
+    let [before, after] = [NAMESPACE, namespace].map(|namespace| format!("'system:serviceaccount:{namespace}:"));
+    each_text(value, &mut |text| {
+        // Split once: who looks for each account in turn looks at the text as often as there are accounts.
+        let mut parts = text.split(&before);
+        let mut renamed = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            match part.split_once('\'').filter(|(name, _)| is_own("ServiceAccount", name)) {
+                Some((name, rest)) => renamed.extend([&after, &ccm.named(name), "'", rest]),
+                None => renamed.extend([before.as_str(), part]),
+            }
+        }
+        *text = renamed;
+    });
+    let lease = ccm.lease_name();
+    for rule in value.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
+        let is_of_leases = rule["resources"].as_array().is_some_and(|all| all.iter().any(|one| one == "leases"));
+        let names = rule.get_mut("resourceNames").filter(|_| is_of_leases).and_then(Value::as_array_mut);
+        // Another lease is of the cloud's own code, under a name that is fixed.
+        for name in names.into_iter().flatten().filter(|name| *name == LEASE) {
+            *name = lease.as_str().into();
+        }
+    }
+    instance_label(object.value_mut(), &ccm.name);
+}
+
+/// Sets the label wherever the manifest has it: on objects, on pods, in selectors.
+fn instance_label(value: &mut Value, name: &str) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(label) = fields.get_mut(INSTANCE_LABEL).filter(|label| *label == ONLY) {
+                *label = name.into();
+            }
+            fields.values_mut().for_each(|field| instance_label(field, name));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| instance_label(item, name)),
+        _ => {}
+    }
+}
+
+/// The flags that an administrator gives besides.
+fn further_arguments(object: &mut Object, ccm: &Ccm) {
+    let containers = containers_mut(object, &["containers"]);
+    for container in containers.filter(|container| container_name(container) == CCM) {
+        for (flag, value) in &ccm.spec.arguments {
+            push(container, "args", format!("{flag}={value}").into());
+        }
+    }
+}
+
+/// The probes name the port, so only its number changes.
+fn ports(object: &mut Object, ccm: &Ccm) {
+    for container in containers_mut(object, &["containers"]) {
+        let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+        for port in ports.filter(|port| port["name"] == "https") {
+            port["containerPort"] = ccm.spec.ports.secure.into();
+        }
+    }
+}
+
+/// Leaves of the account's ClusterRole what the controllers that are on need.
+fn narrow(provider: &Kubernetes, object: &mut Object, ccm: &Ccm) {
+    let account = provider.account();
+    if object.kind().kind == "ClusterRole" && account.is_some_and(|account| ccm.named(account) == object.name()) {
+        let controllers: Vec<_> = provider.descriptor.own(ccm).controllers().collect();
+        object.value_mut()["rules"] = needs::rules(&controllers, &provider.descriptor.permissions);
+    }
+}
+
+fn pod_mut(object: &mut Object) -> Option<&mut Map<String, Value>> {
+    substitute::pod_mut(object)?.as_object_mut()
+}
+
+#[cfg(test)]
+mod tests;

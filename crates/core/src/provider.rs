@@ -1,0 +1,188 @@
+//! Providers: reads, selects and verifies the manifests and descriptor of each cloud; and the install payload (pure).
+
+pub mod catalog;
+mod descriptor;
+pub mod embedded;
+pub mod external;
+pub mod folder;
+pub mod kubernetes;
+pub mod package;
+mod patterns;
+pub mod payload;
+pub mod read;
+mod renamed;
+pub mod restriction;
+pub mod scaffold;
+pub mod verify;
+pub mod versions;
+
+use std::collections::BTreeSet;
+
+use crate::{
+    error,
+    facts::DEFAULT_NAMESPACE,
+    object::{
+        Object,
+        reference::{self, Reference},
+    },
+    text::{Place, located},
+};
+
+pub use descriptor::{Common, Describe, Descriptor, FactOrText, ImageSource, Platform, Services, Sources, ValueSource};
+pub use external::Origin;
+use folder::ParsedProvider;
+pub use kubernetes::Kubernetes;
+pub use patterns::is_file;
+
+/// The name of the CCM's container.
+pub const CCM: &str = "cloud-controller-manager";
+
+/// The Role of kube-system with which a cloud-controller-manager reads whose client certificates its port accepts. Of the cluster's
+/// own roles it is the only one that providers bind; without it most do not start.
+pub const AUTHENTICATION_READER: &str = "extension-apiserver-authentication-reader";
+
+/// The place that a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The bootstrap VM: static pods.
+    Bootstrap,
+    /// The running cluster.
+    Cluster,
+}
+
+/// A whole set of manifests of a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flavor {
+    /// For OpenShift: `assets/<cloud>/*.yaml` and `bootstrap/<cloud>/*.yaml`.
+    #[default]
+    OpenShift,
+    /// For any Kubernetes: `assets/<cloud>/kubernetes/*.yaml`.
+    Kubernetes,
+}
+
+impl Flavor {
+    /// The namespaces of a provider's own objects. For any Kubernetes kube-system stands for the managed namespace, too.
+    fn namespaces(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenShift => &[DEFAULT_NAMESPACE, kubernetes::NAMESPACE],
+            Self::Kubernetes => &[kubernetes::NAMESPACE],
+        }
+    }
+}
+
+/// Whether a providerID is of the cloud whose providerIDs begin like this.
+pub fn owns(provider_ids: &[String], provider_id: &str) -> bool {
+    provider_ids.iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
+}
+
+/// A defect of a provider's folder.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{}", located(file, *place, problem))]
+pub struct Error {
+    /// The file, relative to the catalog's root.
+    pub file: String,
+    /// The place in the file, where it is known.
+    pub place: Option<Place>,
+    /// The problem and its fix, with little of what others have written.
+    pub problem: String,
+}
+
+impl Error {
+    /// A defect of a file, or of a place in it.
+    pub fn new(file: &str, place: Option<Place>, problem: impl Into<String>) -> Self {
+        Self { file: error::brief(file).into_owned(), place, problem: error::problem(problem.into()) }
+    }
+
+    /// The same defect, described in other words.
+    #[must_use]
+    fn described(self, problem: impl Into<String>) -> Self {
+        Self { problem: error::problem(problem.into()), ..self }
+    }
+}
+
+/// A provider from a folder without defects. It has at least one flavor.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Its name.
+    pub name: String,
+    /// Its flavor for OpenShift.
+    pub openshift: Option<OpenShift>,
+    /// Its flavor kubernetes.
+    pub kubernetes: Option<Kubernetes>,
+}
+
+/// What a provider contains for one flavor.
+#[derive(Clone, Debug)]
+pub struct Contents<D> {
+    /// Its descriptor.
+    pub descriptor: D,
+    /// The manifests of the running cluster, in the order of applying.
+    pub manifests: Vec<Object>,
+    /// The manifests of the bootstrap VM, unchanged. Only the flavor for OpenShift has some.
+    pub bootstrap_manifests: Vec<Object>,
+    /// Where the provider comes from, if not with this program.
+    pub origin: Option<Origin>,
+}
+
+/// What a provider contains for OpenShift.
+pub type OpenShift = Contents<Descriptor>;
+
+/// The descriptor of either flavor.
+#[derive(Clone, Debug)]
+pub enum Described {
+    /// That for OpenShift.
+    OpenShift(Box<Descriptor>),
+    /// That of the flavor kubernetes.
+    Kubernetes(Box<kubernetes::Descriptor>),
+}
+
+impl Describe for Described {
+    fn common(&self) -> Common<'_> {
+        match self {
+            Self::OpenShift(descriptor) => descriptor.common(),
+            Self::Kubernetes(descriptor) => descriptor.common(),
+        }
+    }
+}
+
+impl Provider {
+    /// The provider of these parsed providers, each of another flavor, or their first defect.
+    pub fn of(name: &str, parsed_providers: &[ParsedProvider]) -> Result<Self, Error> {
+        let mut provider = Self { name: name.to_owned(), openshift: None, kubernetes: None };
+        for parsed in parsed_providers {
+            match parsed.flavor {
+                Flavor::OpenShift => provider.openshift = Some(parsed.openshift()?),
+                Flavor::Kubernetes => provider.kubernetes = Some(parsed.kubernetes()?),
+            }
+        }
+        Ok(provider)
+    }
+
+    /// Whether both may serve the same cluster of OpenShift.
+    fn overlaps(&self, other: &Self) -> bool {
+        let platforms = self.openshift.as_ref().zip(other.openshift.as_ref());
+        platforms.is_some_and(|(one, other)| one.descriptor.platform.overlaps(&other.descriptor.platform))
+    }
+
+    /// Where it comes from, if not with this program.
+    pub fn origin(&self) -> Option<&Origin> {
+        let of_openshift = self.openshift.as_ref().and_then(|one| one.origin.as_ref());
+        of_openshift.or_else(|| self.kubernetes.as_ref()?.origin.as_ref())
+    }
+}
+
+impl<D: Describe> Contents<D> {
+    /// The provider's name.
+    pub fn name(&self) -> &str {
+        self.descriptor.common().name
+    }
+}
+
+impl<D> Contents<D> {
+    /// The ConfigMaps and Secrets that its pods refer to when they run in this namespace.
+    pub fn references(&self, namespace: &str) -> BTreeSet<Reference> {
+        let workloads = self.manifests.iter().filter_map(|object| Some((object.namespace(), object.pod_spec()?)));
+        let in_namespace = |own: &'_ str| if own == DEFAULT_NAMESPACE { namespace.to_owned() } else { own.to_owned() };
+        workloads.flat_map(|(own, pod)| reference::references(pod, &in_namespace(own))).collect()
+    }
+}

@@ -1,0 +1,387 @@
+//! A provider's folder: its descriptor, its manifests with their lines, and every defect (pure).
+//!
+//! This is the only reader of such a folder. It reads as much as it can, so that one run reports every defect.
+//! [`super::catalog`] is the strict view, in which the first defect is the error.
+
+mod limits;
+mod misfits;
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    error::brief,
+    object::{self, Object, permissions},
+    provider::{
+        Contents, Describe, Described, Descriptor, Error, Flavor, Kubernetes, OpenShift, Phase, Platform, kubernetes,
+        renamed,
+    },
+    text::{
+        Place, terminal,
+        yaml::{self, Lines, outline::child},
+    },
+};
+
+/// The most objects of a flavor, and the most containers of all its pods: a cloud-controller-manager has some ten and two.
+const MAX_OBJECTS: usize = 256;
+
+/// The folder of the flavor kubernetes in a provider's folder.
+const KUBERNETES: &str = "kubernetes";
+
+/// One provider's files of one flavor.
+#[derive(Clone, Debug, Default)]
+pub struct ParsedProvider {
+    /// The name of its folder.
+    pub name: String,
+    /// The flavor.
+    pub flavor: Flavor,
+    /// What comes after `assets/` and `bootstrap/` in the paths of its files: `aws/` among other providers, nothing in a folder of
+    /// its own.
+    below: String,
+    /// Its files, by path from the common root of `assets/` and `bootstrap/`.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// Every readable manifest, in the order of the files.
+    pub manifests: Vec<Manifest>,
+    /// Its descriptor, if it is readable.
+    pub descriptor: Option<Described>,
+    /// The reasons for which the operator would refuse the folder. See also [`ParsedProvider::misfits`].
+    pub defects: Vec<Error>,
+    /// The lines of the descriptor.
+    lines: Lines,
+    /// The number of its containers.
+    count: usize,
+}
+
+/// A manifest and its place.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// Its file.
+    pub file: String,
+    /// The phase that it belongs to.
+    pub phase: Phase,
+    /// Its object.
+    pub object: Object,
+    /// The line of each value.
+    pub lines: Lines,
+}
+
+/// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one parsed provider for each provider
+/// and flavor: first those for OpenShift.
+pub fn parsed_providers(
+    files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
+) -> Vec<ParsedProvider> {
+    let mut folders = BTreeMap::<String, BTreeMap<String, Vec<u8>>>::new();
+    for (path, bytes) in files {
+        let path = path.into();
+        let name = path.split('/').nth(1).unwrap_or_default().to_owned();
+        folders.entry(name).or_default().insert(path, bytes.into());
+    }
+    let flavors = folders.into_iter().flat_map(|(name, files)| flavors(&name, &format!("{name}/"), files));
+    let mut parsed_providers: Vec<_> = flavors.collect();
+    parsed_providers.sort_by_key(|parsed| parsed.flavor);
+    let mut served = BTreeMap::<_, String>::new();
+    for parsed in &mut parsed_providers {
+        if let Some(Platform { type_, cloud_name, platform_name }) = parsed.platform() {
+            let platform = (type_.clone(), cloud_name.clone(), platform_name.clone());
+            let twin = served.get(&platform).map(|twin| format!("provider {twin:?} serves the same platform"));
+            let defect = twin.map(|problem| parsed.descriptor_error("/platform", problem));
+            parsed.defects.extend(defect);
+            served.entry(platform).or_insert_with(|| parsed.name.clone());
+        }
+    }
+    parsed_providers
+}
+
+/// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a parsed provider for each flavor: first
+/// that for OpenShift.
+pub fn parsed_providers_of(
+    name: &str,
+    files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
+) -> Vec<ParsedProvider> {
+    flavors(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
+}
+
+/// The files of one provider as a parsed provider for each flavor that it has.
+fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<ParsedProvider> {
+    let folder = format!("assets/{below}{KUBERNETES}/");
+    let (kubernetes, openshift) = files.into_iter().partition(|(path, _)| path.starts_with(&folder));
+    let flavors: [(_, BTreeMap<_, _>); 2] = [(Flavor::OpenShift, openshift), (Flavor::Kubernetes, kubernetes)];
+    let given = flavors.into_iter().filter(|(_, files)| !files.is_empty());
+    given.map(|(flavor, files)| ParsedProvider::read(name.to_owned(), flavor, below.to_owned(), files)).collect()
+}
+
+impl Manifest {
+    /// Its kind and its name.
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.object.kind().kind, self.object.name())
+    }
+
+    /// A problem of the value at a JSON pointer, with the line on which that is.
+    pub fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
+        Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)
+    }
+}
+
+impl ParsedProvider {
+    fn read(name: String, flavor: Flavor, below: String, files: BTreeMap<String, Vec<u8>>) -> Self {
+        let mut parsed = Self { name, flavor, below, ..Self::default() };
+        let renamed = files.keys().find_map(|path| Some((path, renamed::of_path(path, &parsed.below)?)));
+        if let Some((path, problem)) = renamed {
+            parsed.defects.push(Error::new(path, None, problem));
+            parsed.files = files;
+            return parsed;
+        }
+        for (path, bytes) in &files {
+            if let Err(defect) = parsed.add(path, bytes) {
+                parsed.defects.push(defect);
+            }
+        }
+        let path = parsed.descriptor_path();
+        if !files.contains_key(&path) {
+            let what = if flavor == Flavor::Kubernetes {
+                "images of the provider"
+            } else {
+                "platform that the provider serves"
+            };
+            parsed.defects.push(Error::new(&path, None, format!("missing: it names the {what}")));
+        }
+        parsed.files = files;
+        parsed
+    }
+
+    fn add(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
+        let problem = |problem: String| Error::new(path, None, problem);
+        let own = path.split_once('/').and_then(|(top, rest)| Some((top, rest.strip_prefix(&self.below)?)));
+        let parts = own.map(|(top, rest)| (top, rest.split('/').collect::<Vec<_>>()));
+        let phase = match parts.as_ref().map(|(top, rest)| (*top, &rest[..])) {
+            Some(("assets", [file] | [KUBERNETES, file])) if has_yaml_extension(file) => Phase::Cluster,
+            Some(("bootstrap", [file])) if has_yaml_extension(file) => Phase::Bootstrap,
+            Some(("assets" | "bootstrap", _)) => {
+                return Err(problem("a provider's folder may contain only files named *.yaml".to_owned()));
+            }
+            _ => return Err(problem("not in assets/<provider>/ or bootstrap/<provider>/".to_owned())),
+        };
+        let text = std::str::from_utf8(bytes).map_err(|error| problem(format!("not UTF-8: {error}")))?;
+        if let Some((place, found)) = terminal::first(text) {
+            return Err(Error::new(path, Some(place), terminal::refusal(found)));
+        }
+        let documents =
+            yaml::documents_with_lines(text).map_err(|error| Error::new(path, error.place, error.message))?;
+        for (value, lines) in &documents {
+            if let Some((pointer, found)) = steering(value) {
+                let place = Place::line(lines.of(&pointer));
+                self.defects.push(Error::new(path, Some(place), terminal::refusal(found)));
+            }
+        }
+        if path == self.descriptor_path() {
+            return self.add_descriptor(path, text, documents);
+        }
+        for (value, lines) in documents {
+            match Object::new(value) {
+                Ok(object) => self.add_manifest(Manifest { file: path.to_owned(), phase, object, lines })?,
+                Err(error) => {
+                    let place = Place::line(lines.of(error.pointer));
+                    self.defects.push(Error::new(path, Some(place), error.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the descriptor, unless it holds more than one may.
+    fn add_descriptor(&mut self, path: &str, text: &str, documents: Vec<(Value, Lines)>) -> Result<(), Error> {
+        for (document, lines) in &documents {
+            if let Some((pointer, problem)) = limits::of_descriptor(document) {
+                return Err(Error::new(path, Some(Place::line(lines.of(&pointer))), problem));
+            }
+            if let Some((pointer, problem)) = renamed::of_descriptor(document) {
+                return Err(Error::new(path, Some(Place::line(lines.of(pointer))), problem));
+            }
+        }
+        let descriptor = match self.flavor {
+            Flavor::OpenShift => yaml::from_str(text).map(Described::OpenShift),
+            Flavor::Kubernetes => yaml::from_str(text).map(Described::Kubernetes),
+        };
+        let descriptor = descriptor.map_err(|error| Error::new(path, error.place, error.message))?;
+        let name = self.descriptor.insert(descriptor).common().name.to_owned();
+        self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
+        if name != self.name {
+            let problem = format!("name: {:?} is not the folder's name", brief(&name));
+            self.defects.push(self.descriptor_error("/name", problem));
+        }
+        if let Some(problem) = self.platform().and_then(Platform::problem) {
+            self.defects.push(self.descriptor_error("/platform", problem));
+        }
+        Ok(())
+    }
+
+    /// Keeps a manifest, unless it is one too many or holds more than one may.
+    fn add_manifest(&mut self, manifest: Manifest) -> Result<(), Error> {
+        let object = &manifest.object;
+        self.count += object.pod_spec().map_or(0, |pod| object::containers(pod).count());
+        if self.manifests.len() == MAX_OBJECTS || self.count > MAX_OBJECTS {
+            let problem = format!(
+                "an object too many, or its containers are: a provider may have {MAX_OBJECTS} objects and as many containers; what comes \
+                 behind it is not read"
+            );
+            return Err(manifest.defect("", problem));
+        }
+        if let Some((pointer, problem)) = limits::of_object(object) {
+            self.defects.push(manifest.defect(&pointer, problem));
+            return Ok(());
+        }
+        if let Err(error) = permissions::rules(object.value()) {
+            self.defects.push(manifest.defect(&error.pointer, error.to_string()));
+        }
+        self.manifests.push(manifest);
+        Ok(())
+    }
+
+    /// What it is called among all parsed providers.
+    pub fn title(&self) -> String {
+        match self.flavor {
+            Flavor::OpenShift => self.name.clone(),
+            Flavor::Kubernetes => format!("{}/{KUBERNETES}", self.name),
+        }
+    }
+
+    /// The descriptor of the flavor for OpenShift, if it is that and readable.
+    pub fn of_openshift(&self) -> Option<&Descriptor> {
+        if let Some(Described::OpenShift(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
+    }
+
+    /// The descriptor of the flavor kubernetes, if it is that and readable.
+    pub fn of_kubernetes(&self) -> Option<&kubernetes::Descriptor> {
+        if let Some(Described::Kubernetes(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
+    }
+
+    /// The platform that it serves, if the descriptor is readable.
+    pub fn platform(&self) -> Option<&Platform> {
+        self.of_openshift().map(|descriptor| &descriptor.platform)
+    }
+
+    fn descriptor_path(&self) -> String {
+        match self.flavor {
+            Flavor::OpenShift => format!("assets/{}provider.yaml", self.below),
+            Flavor::Kubernetes => format!("assets/{}{KUBERNETES}/provider.yaml", self.below),
+        }
+    }
+
+    pub(super) fn descriptor_error(&self, pointer: &str, problem: impl Into<String>) -> Error {
+        Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem)
+    }
+
+    /// The manifests of one phase, in the order of applying.
+    pub fn of_phase(&self, phase: Phase) -> Vec<&Manifest> {
+        let mut manifests: Vec<_> = self.manifests.iter().filter(|manifest| manifest.phase == phase).collect();
+        // The sort is stable: inside a wave the order is that of the files.
+        manifests.sort_by_key(|manifest| manifest.object.kind().wave);
+        manifests
+    }
+
+    fn pods(&self, phase: Phase) -> impl Iterator<Item = &Value> {
+        let manifests = self.manifests.iter().filter(move |manifest| manifest.phase == phase);
+        manifests.filter_map(|manifest| manifest.object.pod_spec())
+    }
+
+    fn containers(&self, phase: Phase) -> impl Iterator<Item = &Value> {
+        self.pods(phase).flat_map(object::containers)
+    }
+
+    /// The first reason for which the operator would refuse it.
+    pub fn first_defect(&self) -> Result<(), Error> {
+        self.defects.iter().cloned().chain(self.misfits()).next().map_or(Ok(()), Err)
+    }
+
+    /// What it contains for OpenShift, or the first defect.
+    pub fn openshift(&self) -> Result<OpenShift, Error> {
+        self.contents(self.of_openshift())
+    }
+
+    /// What it contains for any Kubernetes, or the first defect.
+    pub fn kubernetes(&self) -> Result<Kubernetes, Error> {
+        self.contents(self.of_kubernetes())
+    }
+
+    fn contents<D: Clone>(&self, descriptor: Option<&D>) -> Result<Contents<D>, Error> {
+        self.first_defect()?;
+        let objects = |phase| self.of_phase(phase).into_iter().map(|manifest| manifest.object.clone()).collect();
+        Ok(Contents {
+            // A missing descriptor is one of the defects.
+            descriptor: descriptor.cloned().ok_or_else(|| Error::new(&self.descriptor_path(), None, "missing"))?,
+            manifests: objects(Phase::Cluster),
+            bootstrap_manifests: objects(Phase::Bootstrap),
+            origin: None,
+        })
+    }
+}
+
+/// The command and the arguments of a container.
+pub fn arguments(container: &Value) -> impl Iterator<Item = &str> {
+    let lists = ["command", "args"].into_iter().filter_map(|list| container[list].as_array());
+    lists.flatten().filter_map(Value::as_str)
+}
+
+/// The JSON pointer of the first text of a document that would steer a terminal, and its character: YAML has escapes for it.
+fn steering(document: &Value) -> Option<(String, char)> {
+    let of_text = |text: &str| text.chars().find(|c| terminal::steers(*c));
+    limits::first(document, |pointer, value| match value {
+        Value::String(text) => Some((pointer.to_owned(), of_text(text)?)),
+        Value::Object(members) => members.keys().find_map(|key| Some((child(pointer, key), of_text(key)?))),
+        _ => None,
+    })
+}
+
+/// Whether the files of a provider may have this name.
+pub fn has_yaml_extension(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "yaml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROLE: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: a\n";
+
+    #[test]
+    fn every_defect_has_its_place_and_the_rest_is_read() {
+        let files = [
+            ("assets/a/bad.yaml", "a:\n- ["),
+            ("assets/a/note.txt", ""),
+            ("assets/a/provider.yaml", "# One.\nname: b\nplatform: {type: A}\nimages: {}\n"),
+            ("assets/a/role.yaml", ROLE),
+            ("assets/a/two.yaml", "a: 1\n---\napiVersion: v1\n# Not this one.\nkind: Secret\nmetadata: {name: a}\n"),
+            ("bootstrap/b/pod.yaml", "1"),
+        ];
+        let parsed_providers = parsed_providers(files.map(|(path, text)| (path, text.as_bytes())));
+        assert_eq!(parsed_providers.iter().map(|parsed| parsed.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(parsed_providers[0].manifests.len(), 1);
+        let defects: Vec<_> =
+            parsed_providers.iter().flat_map(|parsed| &parsed.defects).map(ToString::to_string).collect();
+        let expected = [
+            "assets/a/bad.yaml:2:3: ",
+            "assets/a/note.txt: a provider's folder may contain only files named *.yaml",
+            "assets/a/provider.yaml:2: name: \"b\" is not the folder's name",
+            "assets/a/two.yaml:1: not a Kubernetes object: `apiVersion` is missing",
+            "assets/a/two.yaml:5: unsupported kind v1 Secret",
+            "bootstrap/b/pod.yaml:1: not a Kubernetes object: `apiVersion` is missing",
+            "assets/b/provider.yaml: missing: it names the platform that the provider serves",
+        ];
+        assert_eq!(defects.len(), expected.len(), "{defects:#?}");
+        for (defect, expected) in defects.iter().zip(expected) {
+            assert!(defect.starts_with(expected), "{defect} does not start with {expected}");
+        }
+    }
+
+    #[test]
+    fn one_of_two_providers_of_a_platform_is_refused() {
+        let files = ["a", "b"].map(|name| {
+            (format!("assets/{name}/provider.yaml"), format!("name: {name}\nplatform: {{type: Demo}}\nimages: {{}}\n"))
+        });
+        let parsed_providers = parsed_providers(files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
+        assert_eq!(parsed_providers[0].defects, []);
+        let defects: Vec<_> = parsed_providers[1].defects.iter().map(ToString::to_string).collect();
+        assert_eq!(defects, ["assets/b/provider.yaml:2: provider \"a\" serves the same platform"]);
+    }
+}

@@ -1,0 +1,368 @@
+//! The flavor kubernetes of a provider: whole manifests for public images, for any Kubernetes (pure).
+//!
+//! `assets/<cloud>/kubernetes/` holds the manifests and their descriptor. They use nothing of the OpenShift flavor, and
+//! have other names, accounts and images.
+
+mod nodes;
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    api::spec::OnByDefault,
+    config::{Problem, Transform, fields},
+    error::brief,
+    facts::ccm::{Ccm, Controller},
+    object::{Object, container_name, containers},
+    provider::{
+        CCM, Common, Contents, Describe,
+        descriptor::{Services, Sources},
+        patterns::is_of,
+        versions::Versions,
+    },
+    text::{
+        suggest::{Hints, did_you_mean},
+        work,
+        yaml::outline::child,
+    },
+};
+
+pub use crate::object::INSTANCE_LABEL;
+pub use nodes::{Answer, Names, Nodes};
+
+/// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
+const ARCHITECTURES: [&str; 6] = ["amd64", "arm", "arm64", "ppc64le", "riscv64", "s390x"];
+
+/// The namespace in the manifests, which another one replaces.
+pub const NAMESPACE: &str = "kube-system";
+
+/// The label with the name of the program that an object is of.
+const NAME_LABEL: &str = "app.kubernetes.io/name";
+
+/// The volume that gets the source of `spec.cloudConfig`.
+pub const CLOUD_CONFIG_VOLUME: &str = "cloud-config";
+
+/// The volume that gets the Secret of `spec.credentials`.
+pub const CREDENTIALS_VOLUME: &str = "credentials";
+
+/// The label of the nodes of the control plane.
+pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+
+/// `assets/<cloud>/kubernetes/provider.yaml`: the images, the facts in the manifests, and the needs of the cloud.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Descriptor {
+    /// The provider's name, that of its folder in `assets/`.
+    pub name: String,
+    /// The image of each container, by the container's name.
+    pub images: BTreeMap<String, Image>,
+    /// Arguments that are appended, by the container's name and the flag.
+    #[serde(default)]
+    pub arguments: Sources,
+    /// Environment variables that are set, by the container's name and the variable's.
+    #[serde(default)]
+    pub environment: Sources,
+    /// The cloud's configuration; absent means that the cloud-controller-manager reads none.
+    pub cloud_config: Option<ConfigFile>,
+    /// The Secret with the credentials; absent means that the cloud-controller-manager gets them from its machine.
+    pub credentials: Option<Credentials>,
+    /// The namespaces that it may be in.
+    #[serde(default)]
+    pub namespaces: Namespaces,
+    /// The DaemonSet whose pods initialize nodes, each the one that it runs on, in place of the controller `cloudNode`. It and what
+    /// belongs to it have this name in the label `app.kubernetes.io/name`.
+    pub node_manager: Option<String>,
+    /// Whether it has a controller of load balancers for Services.
+    #[serde(default = "yes")]
+    pub load_balancers: bool,
+    /// Its route controller; absent means that the cloud has no routes.
+    pub routes: Option<Routes>,
+    /// Its nodes.
+    pub nodes: Nodes,
+    /// What it writes on Services.
+    #[serde(default)]
+    pub services: Services,
+    /// The flags that an administrator may give besides.
+    #[serde(default)]
+    pub allowed_arguments: Vec<String>,
+    /// Flags of every cloud-controller-manager that this one does not have.
+    #[serde(default)]
+    pub absent_flags: Vec<String>,
+    /// What the cloud's own code needs in the cluster, besides what its controllers need on every cloud.
+    #[serde(default)]
+    pub permissions: Vec<NeededPermission>,
+}
+
+/// What a provider contains for any Kubernetes.
+pub type Kubernetes = Contents<Descriptor>;
+
+/// The namespaces that a cloud-controller-manager may be in.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Namespaces {
+    /// Any.
+    #[default]
+    Any,
+    /// Only `kube-system`: what its code keeps is there.
+    KubeSystem,
+    /// Any but `kube-system`: it reads every Secret of its namespace.
+    NotKubeSystem,
+}
+
+impl Namespaces {
+    /// Whether one is among them.
+    pub fn include(self, namespace: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::KubeSystem => namespace == NAMESPACE,
+            Self::NotKubeSystem => namespace != NAMESPACE,
+        }
+    }
+
+    /// Which ones, for people, if not all.
+    pub fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::KubeSystem => Some("it can only be in kube-system, because its code has an object there"),
+            Self::NotKubeSystem => {
+                Some("it reads every Secret of its namespace: give it one of its own, which is not kube-system")
+            }
+        }
+    }
+}
+
+/// An image.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Image {
+    /// Its registry and path, without a tag.
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
+    pub repository: String,
+    /// Its tags.
+    pub versions: Versions,
+    /// The architectures that it is built for, as in the label `kubernetes.io/arch`.
+    pub architectures: Vec<String>,
+}
+
+/// The file of `--cloud-config`: the volume `cloud-config` of the pod.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ConfigFile {
+    /// Whether the cloud-controller-manager does not start without it.
+    pub required: bool,
+    /// Whether it holds the credentials, so that it is a key of a Secret.
+    #[serde(default)]
+    pub holds_credentials: bool,
+    /// The name of the file in the volume.
+    #[cfg_attr(test, schemars(regex(pattern = "^[-._a-zA-Z0-9]+$"), length(max = 253)))]
+    pub file: String,
+    /// The function that checks it; absent: it is not checked.
+    pub format: Option<Transform>,
+    /// The fields that it must have, if it is YAML or JSON: each as a JSON pointer, such as `/global/projectId`.
+    #[serde(default)]
+    pub needs: Vec<String>,
+}
+
+/// A route controller.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Routes {
+    /// How many subnets of pods it takes: with more it does nothing, or what is worse, half of it.
+    #[serde(rename = "maxPodCIDRs")]
+    pub max_pod_cidrs: usize,
+    /// Flags of which it needs one to know the cloud's network.
+    #[serde(default, rename = "needsOneOf")]
+    pub needs_one_of: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Describe for Descriptor {
+    fn common(&self) -> Common<'_> {
+        Common {
+            name: &self.name,
+            platform: None,
+            images: self.images.keys().map(String::as_str).collect(),
+            arguments: &self.arguments,
+            environment: &self.environment,
+            of_nodes: &self.nodes.metadata_prefixes,
+            of_services: &self.services.metadata_prefixes,
+        }
+    }
+}
+
+impl Descriptor {
+    /// The namespace that is proposed for it: `kube-system`, or one of its name where it may not be there.
+    pub fn home(&self) -> &str {
+        if self.namespaces.include(NAMESPACE) { NAMESPACE } else { &self.name }
+    }
+
+    /// Whether a Secret may hold its credentials.
+    pub fn has_secret(&self) -> bool {
+        self.credentials.is_some() || self.cloud_config.as_ref().is_some_and(|config| config.holds_credentials)
+    }
+
+    /// What its fields contradict: JSON pointer and text.
+    pub(super) fn misfits(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for (index, prefix) in self.nodes.provider_ids.iter().enumerate().filter(|(_, prefix)| prefix.len() < 4) {
+            let problem = format!(
+                "the prefix {prefix:?} would be one of nodes of other clouds: write all that they have in common"
+            );
+            found.push((format!("/nodes/providerIDs/{index}"), problem));
+        }
+        for (name, image) in &self.images {
+            if image.versions.tags.is_empty() {
+                let problem =
+                    "no tag is given, so that there would be no image: write the newest for each version of Kubernetes";
+                found.push((format!("/images/{name}/versions/tags"), problem.to_owned()));
+            }
+            if let Some((minor, problem)) = image.versions.bad_digest() {
+                found.push((format!("/images/{name}/versions/tags/{minor}"), problem));
+            }
+            let pointer = format!("/images/{name}/architectures");
+            if image.architectures.is_empty() {
+                found.push((pointer, format!("none is given; there are {}", ARCHITECTURES.join(", "))));
+            } else if let Some(other) = image.architectures.iter().find(|one| !ARCHITECTURES.contains(&one.as_str())) {
+                let (hint, known) = (did_you_mean(other, ARCHITECTURES), ARCHITECTURES.join(", "));
+                found.push((pointer, format!("unknown architecture {:?}{hint}; there are {known}", brief(other))));
+            }
+        }
+        if let Some(Credentials { keys, optional_keys, environment, .. }) = &self.credentials {
+            let known: BTreeSet<_> = keys.iter().chain(optional_keys).map(String::as_str).collect();
+            let hints = Hints::default();
+            let variables = environment.iter().inspect(|_| work::add(1));
+            for (variable, key) in variables.filter(|(_, key)| !known.contains(key.as_str())) {
+                let hint = hints.of(key, known.iter().copied());
+                let problem = format!("the key {:?} is neither in keys nor in optionalKeys{hint}", brief(key));
+                found.push((child("/credentials/environment", variable), problem));
+            }
+        }
+        found
+    }
+
+    /// The container that an image is for, if it is one of these; of several the cloud-controller-manager's.
+    pub fn container_of(&self, image: &str) -> Option<&str> {
+        let fits = |(_, known): &(&String, &Image)| is_of(image, &known.repository);
+        let names = self.images.iter().filter(fits).map(|(name, _)| name.as_str());
+        names.max_by_key(|name| *name == CCM)
+    }
+
+    /// The controllers that the cloud-controller-manager itself has.
+    pub fn controllers(&self) -> Vec<Controller> {
+        let has = |controller: &Controller| match controller {
+            Controller::Service => self.load_balancers,
+            Controller::Route => self.routes.is_some(),
+            Controller::CloudNode => self.node_manager.is_none(),
+            Controller::CloudNodeLifecycle => true,
+        };
+        Controller::ALL.into_iter().filter(has).collect()
+    }
+
+    /// What the cloud-controller-manager itself runs of what is asked for.
+    pub fn own<'a>(&self, ccm: &'a Ccm) -> Cow<'a, Ccm> {
+        if self.node_manager.is_none() {
+            return Cow::Borrowed(ccm);
+        }
+        let mut own = ccm.clone();
+        own.spec.controllers.cloud_node = OnByDefault::Disabled;
+        Cow::Owned(own)
+    }
+
+    /// Whether an object is of the node manager and not of the cloud-controller-manager.
+    pub fn is_of_node_manager(&self, object: &Object) -> bool {
+        let name = object.value()["metadata"]["labels"][NAME_LABEL].as_str();
+        let is_other = !object.pod_spec().is_some_and(is_ccm);
+        self.node_manager.is_some() && name == self.node_manager.as_deref() && is_other
+    }
+}
+
+impl<D> Contents<D> {
+    /// The workload of the cloud-controller-manager, and its pods.
+    pub fn workload(&self) -> Option<(&Object, &Value)> {
+        workload(&self.manifests)
+    }
+}
+
+impl Kubernetes {
+    /// Its account, as the manifests name it.
+    pub fn account(&self) -> Option<&str> {
+        self.workload()?.1["serviceAccountName"].as_str()
+    }
+
+    /// The workload of the node manager.
+    pub fn node_manager(&self) -> Option<&Object> {
+        let own = |one: &&Object| one.pod_spec().is_some() && self.descriptor.is_of_node_manager(one);
+        self.manifests.iter().find(own)
+    }
+}
+
+/// The workload of the cloud-controller-manager, and its pods: of manifests in the order of applying the first one that has its container.
+pub(super) fn workload<'a>(manifests: impl IntoIterator<Item = &'a Object>) -> Option<(&'a Object, &'a Value)> {
+    manifests.into_iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_ccm(pod))?)))
+}
+
+/// Whether a pod specification has the container of the cloud-controller-manager.
+pub fn is_ccm(pod: &Value) -> bool {
+    containers(pod).any(|one| container_name(one) == CCM)
+}
+
+impl ConfigFile {
+    /// Checks a configuration: an error where the cloud-controller-manager would refuse it, warnings for what it would ignore.
+    pub fn check(&self, text: &str) -> Result<Vec<Problem>, Problem> {
+        let is_json = Path::new(&self.file).extension().is_some_and(|extension| extension == "json");
+        fields::check(text, is_json, &self.needs)?;
+        self.format.map_or(Ok(Vec::new()), |format| format.check(text))
+    }
+}
+
+/// The Secret with the credentials.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Credentials {
+    /// The keys that it must have. `*` stands for the name of a server.
+    pub keys: Vec<String>,
+    /// The keys that it may have.
+    #[serde(default)]
+    pub optional_keys: Vec<String>,
+    /// The environment variables that get a key's value; without one the Secret is the volume `credentials` of the pod.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Whether the cloud-controller-manager does without it, with the identity of its machine.
+    #[serde(default)]
+    pub optional: bool,
+    /// What the cloud's configuration must say for it to be used; absent: nothing.
+    pub only_with: Option<String>,
+}
+
+/// A permission, with its reason.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct NeededPermission {
+    /// What the cloud's code does with it.
+    pub reason: String,
+    /// The API group; the core group is empty.
+    #[serde(default)]
+    pub api_group: String,
+    /// The resource, such as `services`.
+    pub resource: String,
+    /// The verbs.
+    pub verbs: Vec<String>,
+    /// The controllers that need it; absent: it is needed whichever controllers are on.
+    #[serde(default)]
+    pub controllers: Vec<Controller>,
+}

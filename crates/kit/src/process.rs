@@ -1,0 +1,13 @@
+//! The parts of any controller process (IO): leases, health, metrics, logs. They know no cloud.
+
+pub mod changes;
+pub mod dumps;
+pub mod health;
+pub mod http;
+mod identity;
+pub mod leadership;
+pub mod lease;
+pub mod logs;
+pub mod peer;
+pub mod review;
+pub mod serving;
