@@ -47,7 +47,8 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
         }
         return Ok(Loaded { digest: package.digest(), package, form: Form::BuiltIn });
     }
-    if path.exists() {
+    // One that may not be looked at gets its own error where it is read.
+    if path.try_exists().unwrap_or(true) {
         return Ok(package::read(path)?);
     }
     // The operator's arguments have the digest of a package behind its path.

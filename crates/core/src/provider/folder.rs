@@ -328,7 +328,7 @@ fn steering(document: &Value) -> Option<(String, char)> {
     let of_text = |text: &str| text.chars().find(|c| terminal::steers(*c));
     limits::first(document, |pointer, value| match value {
         Value::String(text) => Some((pointer.to_owned(), of_text(text)?)),
-        Value::Object(members) => members.keys().find_map(|key| Some((child(pointer, key), of_text(key)?))),
+        Value::Object(members) => members.keys().find_map(|key| of_text(key).map(|what| (child(pointer, key), what))),
         _ => None,
     })
 }

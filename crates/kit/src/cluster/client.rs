@@ -179,14 +179,15 @@ fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnReques
     let send = move |request: Request<Body>| {
         let (verb, started, on_request) = (verb(&request), Instant::now(), on_request.clone());
         let answer = http_client.request(request);
+        // The body of a refusal counts: a server may send its headers, and then nothing.
+        let answer = async move { with_retry_after(answer.await?.map(AnswerBody::new)).await };
         async move {
             let answer = tokio::time::timeout(limit, answer).await;
             if let Some(on_request) = on_request {
                 let code = answer.as_ref().map_or(0, |answer| answer.as_ref().map_or(0, |one| one.status().as_u16()));
                 on_request(verb, code, started.elapsed());
             }
-            let Ok(answer) = answer else { return Err(format!("no answer within {} s", limit.as_secs()).into()) };
-            with_retry_after(answer?.map(AnswerBody::new)).await
+            answer.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs()).into()))
         }
     };
     let service = ServiceBuilder::new()
