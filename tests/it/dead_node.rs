@@ -56,7 +56,7 @@ impl Fixture {
         let dead = Arc::new(Mutex::new(None));
         let (own, silent, mut kubelets) = (client.clone(), Arc::clone(&dead), JoinSet::new());
         kubelets.spawn(async move {
-            drop(kubelet::run_where(own, |pod| node_of(pod) != silent.lock().expect("a node").as_deref()).await);
+            kubelet::run_where(own, |pod| node_of(pod) != silent.lock().expect("a node").as_deref()).await;
         });
         let operator = cluster.start()?;
         cluster.put_secret(provider, json!({"token": "first"})).await?;

@@ -142,7 +142,7 @@ async fn a_pod_that_is_ready_passes_and_nothing_is_left() -> Result<()> {
     nodes.patch_status("control-plane", &PatchParams::default(), &Patch::Merge(addresses)).await?;
     kubelet.log(&["Version: v1.2.3", &format!("logged in with --token={TOKEN}")]);
     let (client, mut stand_ins) = (fixture.cluster.client.clone(), JoinSet::new());
-    stand_ins.spawn(async { drop(kubelet::run(client).await) });
+    stand_ins.spawn(kubelet::run(client));
 
     let credentials = fixture.folder.path().join("token.env");
     let arguments = ["--credentials", credentials.to_str().unwrap(), "--output=json"];
@@ -223,7 +223,7 @@ async fn a_signal_removes_everything() -> Result<()> {
         // A pod on a node goes with its kubelet only.
         let (client, mut stand_ins) = (fixture.cluster.client.clone(), JoinSet::new());
         signal(&process)?;
-        stand_ins.spawn(async { drop(kubelet::run(client).await) });
+        stand_ins.spawn(kubelet::run(client));
         let ended = eventually("its end", LIMIT, async || process.try_wait()).await.with_context(|| process.log())?;
         assert_eq!(ended.code(), Some(2), "{}", process.log());
         assert!(process.log().contains("stopped by a signal"), "{}", process.log());

@@ -2,7 +2,11 @@
 //!
 //! They write at once the status that the real ones write in the end. They ignore objects annotated [`HOLD`].
 
-use std::fmt::Debug;
+use std::{
+    fmt::Debug,
+    io::{self, Write},
+    time::Duration,
+};
 
 use anyhow::Result;
 use futures::{StreamExt, future::try_join, stream::BoxStream};
@@ -21,11 +25,15 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::objects::{self, FIELD_MANAGER};
 
 /// The annotation that keeps a Pod pending, or a workload's rollout unfinished.
 pub const HOLD: &str = "testplane/hold";
+
+/// The pause before a stand-in that failed starts again.
+const RESTART: Duration = Duration::from_millis(200);
 
 /// Adds a Ready node with large resources.
 pub async fn add_node(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
@@ -55,13 +63,28 @@ pub async fn add_master(client: &Client, name: &str) -> Result<()> {
 }
 
 /// The kubelet of all nodes: bound Pods become Ready, deleted Pods go away. Runs until dropped.
-pub async fn run(client: Client) -> Result<()> {
-    run_where(client, |_| true).await
+pub async fn run(client: Client) {
+    run_where(client, |_| true).await;
 }
 
 /// The same for some Pods; the kubelets of the others are silent.
-pub async fn run_where(client: Client, is_on_live_node: impl Fn(&Pod) -> bool) -> Result<()> {
-    let mut pods = touched::<Pod>(&client);
+pub async fn run_where(client: Client, is_on_live_node: impl Fn(&Pod) -> bool) {
+    loop {
+        before_restart("the kubelet", start_pods(&client, &is_on_live_node).await).await;
+    }
+}
+
+/// Says why a stand-in ended, and pauses before it starts again: a stand-in that stayed away after one refused request would leave a
+/// test waiting for what never comes.
+async fn before_restart(stand_in: &str, ended: Result<()>) {
+    if let Err(error) = ended {
+        let _ = writeln!(io::stderr(), "{stand_in} of the tests starts again: {error:#}");
+    }
+    sleep(RESTART).await;
+}
+
+async fn start_pods(client: &Client, is_on_live_node: &impl Fn(&Pod) -> bool) -> Result<()> {
+    let mut pods = touched::<Pod>(client);
     while let Some(pod) = pods.next().await {
         if !is_on_live_node(&pod) {
             continue;
@@ -104,8 +127,11 @@ pub fn running(pod: &Pod) -> Value {
 
 /// For a server without kube-controller-manager: gives Deployments and `DaemonSets` the status of a finished rollout.
 /// Runs until dropped.
-pub async fn finish_workloads(client: Client) -> Result<()> {
-    try_join(finish_all(&client, finished_deployment), finish_all(&client, finished_daemon_set)).await.map(drop)
+pub async fn finish_workloads(client: Client) {
+    loop {
+        let ended = try_join(finish_all(&client, finished_deployment), finish_all(&client, finished_daemon_set)).await;
+        before_restart("the workload controller", ended.map(drop)).await;
+    }
 }
 
 /// The status of a Deployment after its rollout.

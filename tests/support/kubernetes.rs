@@ -68,7 +68,7 @@ impl Kubernetes {
         let client = plane.client()?;
         let (own, mut stand_ins) = (client.clone(), JoinSet::new());
         if !options.controllers {
-            stand_ins.spawn(async { drop(kubelet::finish_workloads(own).await) });
+            stand_ins.spawn(kubelet::finish_workloads(own));
         }
         kubelet::add_node(&client, "control-plane", &[("node-role.kubernetes.io/control-plane", "")]).await?;
         set_version(&client, "control-plane", &client.apiserver_version().await?.git_version).await?;

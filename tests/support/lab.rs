@@ -4,7 +4,6 @@
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -123,12 +122,8 @@ impl Lab {
     }
 
     /// Runs a stand-in for a part of the cluster until the cluster is dropped.
-    pub fn stand_in(&mut self, work: impl Future<Output = Result<()>> + Send + 'static) {
-        self.stand_ins.spawn(async {
-            if let Err(error) = work.await {
-                let _ = writeln!(io::stderr(), "a stand-in of the cluster failed: {error:#}");
-            }
-        });
+    pub fn stand_in(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        self.stand_ins.spawn(work);
     }
 
     /// The images file of the operators of this cluster.
