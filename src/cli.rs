@@ -193,7 +193,7 @@ pub fn run(cli: Cli) -> ExitCode {
     };
     logs::init(format, cli.v, &CRATES);
     if let Err(error) = dumps::disable() {
-        warn!("failed to disable core dumps, in which Secrets would stand: {error}");
+        warn!("failed to disable core dumps, which would contain Secrets: {error}");
     }
     match cli.command {
         Command::Operator(args) => exit_code(operator::run_operator(&args)),

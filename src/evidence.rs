@@ -40,7 +40,7 @@ const EVENTS_OF_NODES: &str = "default";
 /// How many objects are asked for at once.
 const PAGE: u32 = 500;
 
-/// Everything that may be seen of a cluster; with the name of a node also what costs more to ask, and is asked otherwise only
+/// Reads the evidence of a cluster. Logs and permissions cost more, and are read if a node is named or otherwise only
 /// while a node is not initialized or not ready.
 pub async fn read(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
     let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
@@ -61,17 +61,17 @@ fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), co
     Unseen { what: what.into(), why: observed::sanitized(&chain(error)), command }
 }
 
-/// What was read, whatever keeps the rest from being read.
+/// Turns an error of a read into [`Unseen`], so that the rest can be read.
 fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> Seen<T> {
     read.map_err(|error| unseen(what, &error, command))
 }
 
-/// What was seen; why not is noted.
+/// Returns the value, or adds the reason for its absence to `unseen`.
 fn noted<T>(seen: Seen<T>, unseen: &mut Vec<Unseen>) -> Option<T> {
     seen.map_err(|why| unseen.push(why)).ok()
 }
 
-/// What `of` reads of the objects of a kind in a namespace.
+/// Reads all objects of a kind in a namespace page by page, and keeps of each what `of` returns.
 async fn all<T>(
     client: &Client,
     (kind, namespace): (&Kind, &str),
@@ -121,24 +121,31 @@ async fn ccm_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
 /// The cloud-controller-managers that the operator has, or should have, installed: those that are asked for, or on OpenShift
 /// that of the platform. Those that cannot be told are noted, and what the statuses list as deleted.
 async fn identities(client: &Client, catalog: &Catalog, evidence: &mut Evidence) -> Result<Vec<CcmIdentity>, Error> {
-    let (has_infrastructure, identity) =
-        match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
-            Ok(ccms) if !ccms.is_empty() => {
-                evidence.deleted = ccms.iter().flat_map(deleted).collect();
-                let asked_for = ccms.iter().map(|live| asked_for(live, catalog));
-                return Ok(asked_for.filter_map(|seen| noted(seen, &mut evidence.unseen)).collect());
-            }
-            Err(Error::Read { source, .. }) if source.is_absent() => on_openshift(client, catalog).await?,
-            // On OpenShift the kind need not be there; who has no permission to list it is denied it all the same.
-            Ok(_) => on_openshift(client, catalog).await.unwrap_or_default(),
-            Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
-                Ok(found @ (_, Some(_))) => found,
-                _ => return Err(error),
-            },
-            Err(error) => return Err(error),
-        };
+    let (has_infrastructure, identity) = match ccms(client).await {
+        Ok(Some(ccms)) if !ccms.is_empty() => {
+            evidence.deleted = ccms.iter().flat_map(deleted).collect();
+            let asked_for = ccms.iter().map(|live| asked_for(live, catalog));
+            return Ok(asked_for.filter_map(|seen| noted(seen, &mut evidence.unseen)).collect());
+        }
+        Ok(None) => on_openshift(client, catalog).await?,
+        Ok(Some(_)) => on_openshift(client, catalog).await.unwrap_or_default(),
+        // A user without permission to list CloudControllerManagers is denied also where the kind does not exist, as on OpenShift.
+        Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
+            Ok(found @ (_, Some(_))) => found,
+            _ => return Err(error),
+        },
+        Err(error) => return Err(error),
+    };
     evidence.has_infrastructure = has_infrastructure;
     Ok(identity.into_iter().collect())
+}
+
+/// Reads every `CloudControllerManager`; `None` if the API server does not serve the kind.
+pub async fn ccms(client: &Client) -> Result<Option<Vec<Value>>, Error> {
+    match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
+        Err(Error::Read { source, .. }) if source.is_absent() => Ok(None),
+        listed => listed.map(Some),
+    }
 }
 
 fn name_of(live: &Value) -> String {
@@ -189,7 +196,7 @@ async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<(bool, Optio
     Ok((false, None))
 }
 
-/// Adds what is to be seen of cloud-controller-managers, and the leases in their namespaces and one more; with `is_thorough`
+/// Adds the evidence of cloud-controller-managers, and the leases in their namespaces and one more; with `is_thorough`
 /// their permissions and the logs of the pods that hold their leases, too.
 pub async fn add_ccms(
     client: &Client,
@@ -255,7 +262,7 @@ async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> S
     seen(pods, format!("{what} ({selector} in namespace {namespace})"), command)
 }
 
-/// What the controllers of workloads and the kubelets complain about.
+/// The warnings of the workload controllers and the kubelets.
 async fn pod_events(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>> {
     let CcmIdentity { namespace, workload, .. } = identity;
     // The names of its ReplicaSets and pods begin with its own.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::object::Key;
 
-/// What is done to an object. Serialized for the output of `diff`.
+/// The action on an object. Serialized for the output of `diff`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -105,7 +105,7 @@ impl Change {
         Self { why: Some(why.into()), ..self }
     }
 
-    /// Whether it changes the cluster.
+    /// Whether the action changes the cluster.
     pub fn is_difference(&self) -> bool {
         matches!(self.action, Action::Create | Action::Configure | Action::Recreate | Action::Prune)
     }

@@ -126,7 +126,7 @@ pub async fn left_over(
     Ok(prune_decisions.into_iter().map(|(_, live, decision)| (live.clone(), decision)).collect())
 }
 
-/// What the API server has against an object.
+/// The reason why the API server refuses an object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The JSON pointer of the field; empty if none is named.
@@ -147,7 +147,7 @@ pub async fn refusal(client: &Client, object: &Object) -> Result<Option<Refusal>
     }
 }
 
-/// Whether an answer is about the manifest, and not about the caller's permissions or the API server's state. A schema error
+/// Whether a response is about the manifest, and not about the caller's permissions or the API server's state. A schema error
 /// comes as 500.
 fn is_about_manifest(code: u16) -> bool {
     matches!(code, 400 | 404 | 409 | 422 | 500)

@@ -113,7 +113,7 @@ impl Inventory {
         self.locations.iter()
     }
 
-    /// Whether a location is in it.
+    /// Whether the inventory lists a location.
     pub fn contains(&self, location: &Location) -> bool {
         self.locations.contains(location)
     }

@@ -69,10 +69,10 @@ pub enum End {
     Refused,
 }
 
-/// What is known about the live object before the first step.
+/// The knowledge about the live object before the first step.
 #[derive(Clone, Copy, Debug)]
 pub enum Sight<'a> {
-    /// It is this.
+    /// The object is live as given.
     Seen(&'a Value),
     /// It does not exist.
     Absent,

@@ -79,7 +79,7 @@ pub(super) async fn perform_steps(
     }
 }
 
-/// What helps against an object that others have made, besides deleting it. On OpenShift there is no `CloudControllerManager`, and on
+/// The advice for an object that others have created, besides deleting it. On OpenShift there is no `CloudControllerManager`, and on
 /// any other Kubernetes each object has the label of its own.
 fn otherwise(object: &Object) -> &'static str {
     let is_of_one = object.value()["metadata"]["labels"][INSTANCE_LABEL].is_string();

@@ -48,7 +48,7 @@ pub(super) struct ClusterReader {
 }
 
 impl ClusterReader {
-    /// What is known about the cluster. The images are those of a file, or of the ConfigMap that the operator's Pod mounts.
+    /// The facts of the cluster. The images come from a file, or from the ConfigMap that the operator's Pod mounts.
     pub(super) async fn facts(&self, images_json: Option<&Path>) -> Result<Facts, Error> {
         let (facts, refused) = self.documents(images_json).await?;
         refused.into_iter().next().map_or(Ok(facts), Err)
@@ -85,7 +85,7 @@ impl ClusterReader {
         Ok(findings)
     }
 
-    /// What is known about the cluster, and the reads that the API server has refused.
+    /// The facts of the cluster, and the reads that the API server has refused.
     async fn documents(&self, images_json: Option<&Path>) -> Result<(Facts, Vec<Error>), Error> {
         let (mut refused, mut documents) = (Vec::new(), Documents::default());
         let images = match images_json {

@@ -68,7 +68,7 @@ pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
         }
     }
     let refused = changes.iter().filter(|diff| diff.change.action == Action::Refuse).count();
-    anyhow::ensure!(refused == 0, "{refused} of the objects could not be applied; the reasons stand above");
+    anyhow::ensure!(refused == 0, "{refused} of the objects could not be applied; the reasons are above");
     if let Some(error) = bad_input {
         anyhow::bail!("the cloud configuration would be left unchanged: {error}");
     }

@@ -37,7 +37,7 @@ struct Image {
     /// With its digest, where the provider names it; empty if there is none.
     #[serde(rename = "image")]
     reference: String,
-    /// Whether somebody has pulled and run it. The others are known by their tag in the source repository only.
+    /// Whether the image was pulled and run. Other images are known only by their tag in the source repository.
     verified: bool,
     /// Why it is not known to work with this version of Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,17 +14,17 @@ use clap::{
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::{
-    flags::{AnyCluster, OutputFormat, folder, one_reads_stdin, print, runtime, wrong_usage},
-    preflight::{Overview, check},
-};
+use super::flags::{AnyCluster, OutputFormat, folder, one_reads_stdin, print, runtime, wrong_usage};
 use crate::{
     cluster::read::get,
     facts::ccm::Controller,
     files::{Readers, STANDARD},
     object::{NAMESPACE, SECRET, SERVICE_ACCOUNT},
     plan::{Error, Plan, install::NAME, write},
-    preflight::{evidence::Snapshot, read::snapshot},
+    preflight::{
+        evidence::Snapshot,
+        read::{Overview, check, snapshot},
+    },
     proposal::{
         existing::Existing,
         proposed::{Outcome, ProposedCcm, SecretFile},
@@ -129,7 +129,7 @@ fn controller(text: &str) -> Result<Controller, String> {
     })
 }
 
-/// What is known before anything is asked.
+/// What the command reads before it asks the user anything.
 struct Seen {
     client: Client,
     catalog: Catalog,
@@ -139,7 +139,7 @@ struct Seen {
     has_operator: bool,
 }
 
-/// What is to be written, and how it has come about.
+/// The proposed files, and the signs that led to them.
 struct Proposal {
     proposed: ProposedCcm,
     sign: Sign,
@@ -193,7 +193,7 @@ impl Seen {
         Ok((found, sign))
     }
 
-    /// Whether a `CloudControllerManager` of this name, or objects that it would have and others have made, exist.
+    /// Whether a `CloudControllerManager` of this name exists, or one of its objects that the operator has not created.
     async fn is_taken(&self, provider: &Kubernetes, proposed: &ProposedCcm) -> anyhow::Result<bool> {
         let live = self.overview.ccms.as_deref().unwrap_or_default();
         if live.iter().any(|one| one["metadata"]["name"] == proposed.name.as_str()) {

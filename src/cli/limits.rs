@@ -36,7 +36,7 @@ pub struct LimitFlags {
 }
 
 impl LimitFlags {
-    /// What they allow.
+    /// The limits that the flags set.
     pub(super) fn limits(&self) -> Limits {
         let list = |given: &[String]| or_default(given, Vec::new);
         Limits {

@@ -26,7 +26,7 @@ mod screen;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct NodesArgs {
-    /// What to do to a node.
+    /// An action on a node; without one, the nodes are listed.
     #[command(subcommand)]
     pub command: Option<NodesCommand>,
 
@@ -66,7 +66,7 @@ pub enum NodesCommand {
 struct Report {
     /// Every node, or the one that is asked for.
     nodes: Vec<Diagnosis>,
-    /// What could not be looked at.
+    /// The sources that could not be read.
     unseen: Vec<Unseen>,
 }
 
@@ -78,9 +78,7 @@ impl Report {
         if let Some(name) = name {
             if !nodes.iter().any(|node| node.node == name) {
                 let hint = did_you_mean(name, nodes.iter().map(|node| node.node.as_str()));
-                bail!(
-                    "there is no node {name:?}, and nothing tells that a cloud-controller-manager has deleted it{hint}"
-                );
+                bail!("there is no node {name:?}, and no sign that a cloud-controller-manager has deleted it{hint}");
             }
             nodes.retain(|node| node.node == name);
         } else {
@@ -92,7 +90,7 @@ impl Report {
         Ok(Self { nodes, unseen: evidence.unseen })
     }
 
-    /// Whether somebody has to do something. That a node was deleted is how a cluster becomes smaller.
+    /// Whether a finding needs an action. A deleted node needs none: clusters are scaled down that way.
     fn needs_somebody(&self) -> bool {
         let findings = self.nodes.iter().flat_map(|node| &node.findings);
         findings.into_iter().any(|finding| finding.reason != Reason::NodeDeleted)

@@ -83,7 +83,7 @@ pub struct VerifyArgs {
     #[arg(value_name = "NAME|PATH")]
     pub target: Option<String>,
 
-    /// What the provider may have beyond the rules for providers of others.
+    /// The policy that extends the rules for external providers.
     #[command(flatten)]
     pub policy: PolicyArgs,
 
@@ -95,7 +95,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "MODE")]
     pub dry_run: Option<DryRun>,
 
-    /// That cluster.
+    /// The cluster of the dry run.
     #[command(flatten)]
     pub cluster: AnyCluster,
 }
@@ -135,7 +135,7 @@ impl PolicyArgs {
         }
     }
 
-    /// What the operator would use of a package. What it would refuse is an error, and it is said which policy would allow it.
+    /// The provider of a package, if the operator would accept it. Otherwise the error names the policy that would allow it.
     fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Provider> {
         let parsed_providers = target::parsed_providers(&loaded);
         if loaded.form == Form::BuiltIn && self.provider_policy.is_some() {
@@ -185,7 +185,7 @@ pub enum VerifyFormat {
 pub enum ShowPhase {
     /// The static pod of the bootstrap VM.
     Bootstrap,
-    /// What the operator applies to the cluster.
+    /// The objects that the operator applies to the cluster.
     #[default]
     Cluster,
 }
@@ -223,7 +223,7 @@ fn version_of(form: Form) -> &'static str {
     if form == Form::BuiltIn { VERSION } else { "external" }
 }
 
-/// What the API server refuses of these providers.
+/// The objects of these providers that the API server refuses.
 async fn refusals(client: &Client, parsed_providers: &[ParsedProvider]) -> Result<Vec<Finding>, dry_run::Error> {
     let mut refusals = Vec::new();
     for (parsed, manifest) in

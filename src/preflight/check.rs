@@ -33,7 +33,7 @@ macro_rules! checks {
                 }
             }
 
-            /// What is checked, for people.
+            /// The title of the check, for people.
             pub fn title(self) -> &'static str {
                 match self {
                     $(Self::$name => $title,)+
@@ -70,7 +70,7 @@ checks! {
     CredentialsAccepted "credentials-accepted" "the cloud accepts the credentials"
 }
 
-/// What a check has shown.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
     /// All is well.
@@ -101,13 +101,13 @@ impl Outcome {
 pub struct Row {
     /// Which one.
     pub check: Check,
-    /// What it has shown.
+    /// The result of the check.
     pub result: Outcome,
     /// One word for programs.
     pub reason: &'static str,
-    /// What was found; empty if that is what the check asks for.
+    /// The facts that the check has found; empty if they are as the title says.
     pub message: String,
-    /// What to do; how to check it where it is not checked.
+    /// The advice: a fix, or how to check by hand what was not checked.
     pub fix: String,
 }
 

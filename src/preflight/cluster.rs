@@ -165,7 +165,7 @@ fn is_of_policies(need: &str) -> bool {
     need.contains("validatingadmissionpolic")
 }
 
-/// Whether the policies are more than a second lock.
+/// Whether this `CloudControllerManager` depends on admission policies.
 fn needs_policies(evidence: &Evidence) -> bool {
     evidence.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled
         || evidence.provider.manifests.iter().any(is_policy)

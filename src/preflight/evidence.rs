@@ -17,7 +17,7 @@ use crate::{
     provider::{catalog::Catalog, kubernetes::Kubernetes},
 };
 
-/// Who has read.
+/// The reader of the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The operator: what it cannot read it cannot use.
@@ -26,20 +26,20 @@ pub enum Reader {
     Caller,
 }
 
-/// What is known of a `CloudControllerManager` and its cluster.
+/// The input of the checks: a `CloudControllerManager` and its cluster.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
-    /// When.
+    /// The time of reading.
     pub now: Timestamp,
-    /// Who has read.
+    /// The reader of the evidence.
     pub by: Reader,
     /// Every provider.
     pub catalog: &'a Catalog,
-    /// What is asked for.
+    /// The checked `CloudControllerManager`.
     pub ccm: &'a Ccm,
-    /// Its provider.
+    /// The provider that it names.
     pub provider: &'a Kubernetes,
-    /// What its inputs come to.
+    /// The result of validating its inputs.
     pub validation: &'a Validation,
     /// Whether its Deployment or DaemonSet exists.
     pub is_installed: Seen<bool>,
@@ -47,9 +47,9 @@ pub struct Evidence<'a> {
     pub others: Seen<Vec<Other<'a>>>,
     /// Every node.
     pub nodes: Seen<&'a [Node]>,
-    /// What was read of the cluster for this.
+    /// The pods, leases and namespaces of the cluster.
     pub snapshot: &'a Snapshot,
-    /// What the operator needs and may not do, such as `create deployments.apps in namespace kube-system`.
+    /// The permissions that the operator needs and lacks, such as `create deployments.apps in namespace kube-system`.
     pub missing_permissions: Seen<Vec<String>>,
     /// The bindings by which others let its ServiceAccount delete every node, as far as they were found, each as
     /// [`permissions::Bound`](super::permissions::Bound) writes it; `None` if it may not.
@@ -59,15 +59,15 @@ pub struct Evidence<'a> {
 /// Another `CloudControllerManager`.
 #[derive(Clone, Debug)]
 pub struct Other<'a> {
-    /// What it asks for.
+    /// Its spec.
     pub ccm: &'a Ccm,
-    /// Whether it stays if the two exclude each other.
+    /// Whether it takes precedence if the two exclude each other.
     pub goes_first: bool,
-    /// As it runs, where the one that is checked may not take over what that is.
+    /// Its spec as it runs now, if the checked one may not take over what runs.
     pub runs: Option<Ccm>,
 }
 
-/// What is read of a cluster, once for several `CloudControllerManager`s.
+/// The parts of a cluster that are read once for several `CloudControllerManager`s.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The namespaces in which pods and leases were looked for; an empty name stands for all.

@@ -16,11 +16,11 @@ use crate::{
     provider::{CCM, Phase, kubernetes::Answer},
 };
 
-/// What to do where nodes are at stake: in a rehearsal nothing can be deleted.
+/// The advice where nodes could be deleted: a rehearsal deletes none.
 const REHEARSE: &str =
     "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.nodeDeletion what would be deleted";
 
-/// What to do with nodes that nobody initializes.
+/// The advice for nodes that no cloud-controller-manager would initialize.
 fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>) -> String {
     let how = evidence.ccm.cluster.distribution.known().external_kubelets;
     let keep = if nodes.into_iter().any(Node::is_server) {
@@ -92,7 +92,7 @@ pub(super) fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) ->
     )
 }
 
-/// What a providerID begins with.
+/// The scheme of a providerID, such as `aws://`.
 fn scheme(provider_id: &str) -> &str {
     provider_id.find("://").map_or(provider_id, |end| &provider_id[..end + 3])
 }

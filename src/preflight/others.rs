@@ -35,7 +35,7 @@ pub(super) fn additional_ccms(evidence: &Evidence, check: Check) -> Seen<Row> {
     Ok(problem.map_or_else(|| check.passed(""), |problem| check.refused(problem, "")))
 }
 
-/// What is known of a cloud-controller-manager that the operator has not installed.
+/// A cloud-controller-manager that the operator has not installed.
 struct External {
     who: String,
     controllers: Vec<Controller>,
@@ -44,7 +44,7 @@ struct External {
     built_in: Option<BuiltIn>,
 }
 
-/// What such a cloud-controller-manager does.
+/// Whether such a cloud-controller-manager is active.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It acts.
@@ -58,12 +58,12 @@ enum State {
 }
 
 impl External {
-    /// One that is part of the distribution, by what it was found.
+    /// The cloud-controller-manager that is part of the distribution; `by` says how it was found.
     fn built_in(one: BuiltIn, by: &str, controllers: Vec<Controller>) -> Self {
         Self { who: format!("{} ({by})", one.name), controllers, state: State::Acts, built_in: Some(one) }
     }
 
-    /// That it runs what this one would run, if it does.
+    /// Describes the controllers that both run; `None` if there are none.
     fn clash(&self, own: &[Controller]) -> Option<String> {
         let shared: Vec<_> = self.controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
         let verb = if self.state == State::Ended { "ran" } else { "runs" };
@@ -120,7 +120,7 @@ pub(super) fn other_ccm(evidence: &Evidence, check: Check) -> Seen<Row> {
     }
 }
 
-/// That there is none where pods and leases were looked for. There may be one elsewhere, which nobody has looked for.
+/// Says where pods and leases were looked for in vain.
 fn seen_in(places: &BTreeSet<String>) -> String {
     // The empty one stands for all.
     if places.contains("") {
@@ -164,7 +164,7 @@ fn has_ended(evidence: &Evidence, pod: &Pod) -> bool {
     pod.seen.is_terminating && !is_hosted && evidence.snapshot.unseen_leases.is_none() && !leads(evidence, pod)
 }
 
-/// Whether a pod holds a lease that is renewed.
+/// Whether a pod holds a lease and still renews it.
 fn leads(evidence: &Evidence, pod: &Pod) -> bool {
     evidence.snapshot.leases.iter().any(|lease| is_held(evidence, lease) && pod.holds(lease))
 }
@@ -201,7 +201,7 @@ fn external_pod(evidence: &Evidence, pod: &Pod) -> Option<External> {
     Some(External { who, controllers, state, built_in: None })
 }
 
-/// That of k3s, as the servers show it: it is no pod.
+/// The built-in cloud-controller-manager of k3s. It runs in the k3s server, not in a pod, and is found by the nodes of the servers.
 fn of_k3s(evidence: &Evidence) -> Option<External> {
     let nodes = evidence.nodes.as_deref().unwrap_or_default();
     let servers = || nodes.iter().filter(|node| node.k3s_controllers.is_some());

@@ -13,12 +13,12 @@ use crate::{
     },
 };
 
-/// What is needed to apply these objects for the first time.
+/// The permissions that the first apply of these objects needs.
 pub fn needs(objects: &[Object]) -> BTreeSet<Need> {
     needs_to(&["create", "patch"], objects)
 }
 
-/// What is needed to do this to the objects, of which one is to create them.
+/// The permissions for these verbs on the objects. The verbs include `create`.
 pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for object in objects {

@@ -24,19 +24,19 @@ const KUBE_VIP: &str = "kube-vip-cloud-provider";
 /// A pod that matters to the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// What is seen of every pod.
+    /// The part of a pod that the diagnosis reads, too.
     pub seen: evidence::Pod,
-    /// Its labels.
+    /// The labels of the pod.
     pub labels: BTreeMap<String, String>,
     /// The ports of its node that it takes.
     pub ports: Vec<u16>,
     /// The controllers that it runs, if it is a cloud-controller-manager or a node manager.
     pub controllers: Option<Vec<Controller>>,
-    /// Whether its arguments say that it is a cloud-controller-manager, or its image is a provider's; else only its name does.
+    /// Whether the arguments or the image of the pod show that it is a cloud-controller-manager; otherwise only its name does.
     pub is_certain: bool,
-    /// Whether it is a node manager.
+    /// Whether the pod is a node manager.
     pub is_node_manager: bool,
-    /// The subnets of which kube-controller-manager gives some to nodes, if it is that one; empty if it gives none.
+    /// If the pod is a kube-controller-manager, the ranges from which it gives nodes their subnets; empty if it gives none.
     pub subnets: Option<Vec<String>>,
 }
 
@@ -71,24 +71,24 @@ impl Pod {
         self.seen.key()
     }
 
-    /// Whether a selector of labels, each `key=value`, selects it.
+    /// Whether a label selector, a list of `key=value`, selects the pod.
     pub fn is_selected(&self, selector: &str) -> bool {
         let has = |(key, value): (&str, &str)| self.labels.get(key).is_some_and(|label| label == value);
         selector.split(',').all(|label| label.split_once('=').is_some_and(has))
     }
 
-    /// Whether it holds a lease. A node manager holds none, and has the host name of whoever leads on its node.
+    /// Whether the pod holds a lease. A node manager holds none, but has the same host name as a leader on its node.
     pub fn holds(&self, lease: &Lease) -> bool {
         !self.is_node_manager && observed::holds(lease, &self.seen)
     }
 }
 
-/// Whether a live Pod is of kube-proxy, by the name of its container.
+/// Whether a live Pod has a container named `kube-proxy`.
 pub fn is_kube_proxy(live: &Value) -> bool {
     items(&live["spec"]["containers"]).iter().any(|container| container["name"] == "kube-proxy")
 }
 
-/// What live workloads of ours run: a cloud-controller-manager, and a node manager that initializes nodes in its place.
+/// What our live workloads run: a cloud-controller-manager, and a node manager if that initializes the nodes.
 pub fn running<'a>(workloads: impl Iterator<Item = &'a Value>) -> Option<Running> {
     let pods = workloads.map(|workload| &workload["spec"]["template"]["spec"]);
     let (ccms, others): (Vec<_>, Vec<_>) = pods.partition(|pod| kubernetes::is_ccm(pod));

@@ -1,31 +1,55 @@
 //! Reads the input of the checks (IO). Writes nothing.
 
-use std::collections::BTreeSet;
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::jiff::Timestamp;
 use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    evidence::Snapshot,
+    evidence::{Evidence, Other, Reader, Snapshot},
+    inputs,
     permissions::{self, Bound},
-    pods::{Pod, is_kube_proxy},
+    pods::{self, Pod, is_kube_proxy},
+    rows,
+    screen::Report,
 };
 use crate::{
+    api::placement::Distribution,
     cluster::{
         access,
         read::{self, Error},
-        request::{Cause, NO_DEADLINE},
+        request::{self, Cause, NO_DEADLINE, describe_objects},
     },
     error::chain,
+    evidence,
+    facts::{ccm::Ccm, cluster::Cluster, version::Minor},
     nodes::{
         evidence::{Lease, Seen, Unseen},
-        identity::Need,
+        identity::{CcmIdentity, Need},
+        node::Node,
         observed::sanitized,
     },
-    object::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, POD},
+    object::{
+        CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, PART_OF_LABEL, POD, SERVICE_ACCOUNT,
+        reference::{Reference, SECRET},
+    },
+    plan::{
+        Plan,
+        install::NAME,
+        kubernetes::{
+            conflict::{Running, Standing, as_it_runs},
+            sources::{self, Found, Source},
+            validation,
+        },
+    },
     process::lease::LEASE,
-    provider::catalog::Catalog,
+    provider::{Phase, catalog::Catalog},
 };
 
 /// How many pods are read at once.
@@ -33,6 +57,179 @@ const PAGE: u32 = 250;
 
 /// How many reviews are asked for at the same time.
 const AT_ONCE: usize = 8;
+
+/// The parts of a cluster that are read before the checked `CloudControllerManager` is known.
+pub struct Overview {
+    /// Every node.
+    pub nodes: Seen<Vec<Node>>,
+    /// The facts of the cluster that plans depend on.
+    pub cluster: Cluster,
+    /// Every live `CloudControllerManager`.
+    pub ccms: Seen<Vec<Value>>,
+}
+
+impl Overview {
+    /// Reads the nodes, the version and the `CloudControllerManager`s; what is forbidden is not seen.
+    pub async fn at(client: &Client) -> anyhow::Result<Self> {
+        let nodes = seen(evidence::nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
+        let cluster = cluster(client, nodes.as_deref().ok()).await?;
+        Ok(Self { nodes, cluster, ccms: ccms(client).await? })
+    }
+}
+
+/// Runs the checks for a `CloudControllerManager`. `secret` is checked as if it was applied already.
+pub async fn check(
+    client: &Client,
+    catalog: &Catalog,
+    ccm: &Ccm,
+    overview: &Overview,
+    secret: Option<&Value>,
+    operator_namespace: &str,
+) -> anyhow::Result<Report> {
+    let Overview { nodes, cluster, ccms: live } = overview;
+    let all = live.as_deref().unwrap_or_default();
+    let spec = &ccm.spec;
+    let found = found(client, catalog, ccm, secret).await?;
+    let validation =
+        validation::validate(catalog, ccm, |reference| found.get(reference).cloned().unwrap_or(Found::Absent));
+    let Ok(provider) = catalog.kubernetes_of(&spec.provider) else {
+        let rows = inputs::rows(&validation, Reader::Caller).into();
+        return Ok(Report::new(&ccm.name, &spec.provider, rows));
+    };
+    let workload = running(client, catalog, ccm).await?;
+    let standing = |ccm: &Ccm, running: Option<&Running>| Standing::of(ccm, running.is_some(), running);
+    let own = workload.as_ref().ok().and_then(Option::as_ref);
+    let own_standing = standing(ccm, own);
+    // One that is not in the cluster yet will be the youngest.
+    let own_age = all.iter().find(|one| one["metadata"]["name"] == ccm.name.as_str()).map(age);
+    let mut other_ccms = Vec::new();
+    for live in all {
+        let Ok(other) = Ccm::of_live(live, *cluster) else { continue };
+        if other.name != ccm.name {
+            let running = running(client, catalog, &other).await?.ok().flatten();
+            other_ccms.push((other, running, age(live)));
+        }
+    }
+    let others = other_ccms.iter().map(|(other, running, age)| {
+        let order = standing(other, running.as_ref()).cmp(&own_standing);
+        Other {
+            ccm: other,
+            goes_first: order.then_with(|| own_age.as_ref().map_or(Ordering::Less, |own| age.cmp(own))).is_lt(),
+            runs: running.as_ref().filter(|_| own_standing != Standing::Runs).map(|running| as_it_runs(other, running)),
+        }
+    });
+    let snapshot = snapshot(client, catalog, &BTreeSet::from([""]), &BTreeSet::from([spec.namespace.as_str()])).await?;
+    let evidence = Evidence {
+        now: Timestamp::now(),
+        by: Reader::Caller,
+        catalog,
+        ccm,
+        provider,
+        validation: &validation,
+        is_installed: workload.as_ref().map(Option::is_some).map_err(Clone::clone),
+        others: live.as_ref().map(|_| others.collect()).map_err(Clone::clone),
+        nodes: nodes.as_deref().map_err(Clone::clone),
+        snapshot: &snapshot,
+        missing_permissions: missing_permissions(client, catalog, ccm, operator_namespace).await?,
+        deletion_permission: match CcmIdentity::kubernetes(provider, ccm) {
+            Some(identity) => deletion_permission(client, &identity.user()).await?,
+            None => Ok(None),
+        },
+    };
+    Ok(Report::new(&ccm.name, &spec.provider, rows(&evidence)))
+}
+
+/// The facts of the cluster that plans depend on. If nodes may not be read, three control-plane nodes are assumed.
+pub async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::Result<Cluster> {
+    let control_plane = nodes.unwrap_or_default().iter().filter(|node| node.is_control_plane);
+    let control_plane: Vec<_> = control_plane.map(|node| (node.kubelet.clone(), node.distribution)).collect();
+    if let Some(cluster) = Cluster::of(&control_plane, None) {
+        return Ok(cluster);
+    }
+    let version = request::send(NO_DEADLINE, client.apiserver_version()).await;
+    let version = version.context("failed to ask the API server for its version")?.git_version;
+    if nodes.is_none() {
+        let minor: Minor = version.parse().ok().context("the version of the API server cannot be read")?;
+        return Ok(Cluster { minor, distribution: Distribution::Other, control_plane_nodes: 3 });
+    }
+    Cluster::of(&control_plane, Some(&version)).context("the version of the API server cannot be read")
+}
+
+/// Every `CloudControllerManager`; none where the API server does not serve the kind yet.
+async fn ccms(client: &Client) -> Result<Seen<Vec<Value>>, Error> {
+    let ccms = evidence::ccms(client).await.map(Option::unwrap_or_default);
+    seen(ccms, "CloudControllerManagers", "kubectl get ccm".to_owned())
+}
+
+/// Orders objects by their time of creation, then by name.
+fn age(live: &Value) -> (String, String) {
+    let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("creationTimestamp"), text("name"))
+}
+
+/// Reads the ConfigMaps and Secrets that a `CloudControllerManager` names. `secret` replaces the live Secret of the same name.
+async fn found(
+    client: &Client,
+    catalog: &Catalog,
+    ccm: &Ccm,
+    secret: Option<&Value>,
+) -> Result<BTreeMap<Reference, Found>, Error> {
+    let named = validation::needs(catalog, ccm);
+    let mut all = BTreeMap::new();
+    for (reference, checks) in sources::checks(named.iter()) {
+        let Reference { kind, namespace, name } = &reference;
+        let is_it = |metadata: &Value| metadata["name"] == name.as_str() && metadata["namespace"] == namespace.as_str();
+        let live = match secret.filter(|secret| *kind == &SECRET && is_it(&secret["metadata"])) {
+            Some(secret) => Ok(Some(secret.clone())),
+            None => seen(read::get(client, kind, namespace, name).await, name, String::new())?,
+        };
+        let found = match live {
+            Ok(Some(live)) => Found::Present(Source::of(&live, &reference, &checks)),
+            Ok(None) => Found::Absent,
+            Err(unseen) => Found::Unreadable(unseen.why),
+        };
+        all.insert(reference, found);
+    }
+    Ok(all)
+}
+
+/// What the workload of a `CloudControllerManager` runs, if it exists and the operator has created it.
+async fn running(client: &Client, catalog: &Catalog, ccm: &Ccm) -> Result<Seen<Option<Running>>, Error> {
+    let Ok(provider) = catalog.kubernetes_of(&ccm.spec.provider) else { return Ok(Ok(None)) };
+    let namespace = &ccm.spec.namespace;
+    let is_ours = |live: &Value| !live["metadata"]["labels"][PART_OF_LABEL].is_null();
+    let mut live = Vec::new();
+    for workload in provider.workload().map(|(workload, _)| workload).into_iter().chain(provider.node_manager()) {
+        let (kind, name) = (workload.kind(), ccm.named(workload.name()));
+        let command = format!("kubectl --namespace {namespace} get {} {name}", kind.plural);
+        match seen(read::get(client, kind, namespace, &name).await, &name, command)? {
+            Ok(found) => live.extend(found.filter(is_ours)),
+            Err(unseen) => return Ok(Err(unseen)),
+        }
+    }
+    Ok(Ok(pods::running(live.iter())))
+}
+
+/// The permissions that the operator lacks for the objects of a `CloudControllerManager`.
+async fn missing_permissions(
+    client: &Client,
+    catalog: &Catalog,
+    ccm: &Ccm,
+    operator_namespace: &str,
+) -> Result<Seen<Vec<String>>, Error> {
+    let unseen = |why: String, command: String| Ok(Err(Unseen { what: "permissions".to_owned(), why, command }));
+    if let Ok(None) = seen(read::get(client, &SERVICE_ACCOUNT, operator_namespace, NAME).await, NAME, String::new())? {
+        let why = format!("there is no {}", describe_objects(&SERVICE_ACCOUNT, operator_namespace, NAME));
+        let provider = &ccm.spec.provider;
+        let command = format!("install the operator: ccm-operator render install --providers {provider}");
+        return unseen(why, command);
+    }
+    let plan = Plan::new(catalog, &ccm.clone().facts(), Phase::Cluster);
+    let Ok(plan) = plan else { return unseen("another problem comes first".to_owned(), "cure that".to_owned()) };
+    let account = format!("system:serviceaccount:{operator_namespace}:{NAME}");
+    let missing = missing(client, Some(&account), permissions::needs(plan.objects())).await?;
+    Ok(missing.map(|needs| needs.iter().map(Need::words).collect()))
+}
 
 /// Reads the pods and leases of these places, namespaces or all of them for an empty one, and these namespaces. What is forbidden is
 /// not seen; any other error is one.
@@ -66,7 +263,7 @@ pub async fn snapshot(
     Ok(found)
 }
 
-/// What was read; what is forbidden is not seen.
+/// Turns a refused read into [`Unseen`]; other errors stay errors.
 pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<Seen<T>, Error> {
     match read {
         Ok(found) => Ok(Ok(found)),

@@ -64,7 +64,7 @@ fn pod(name: &str, container: &Value) -> Pod {
     Pod::of(&live, &embedded::catalog().unwrap()).unwrap()
 }
 
-/// Those of the control planes of kubeadm, Talos and k0s, of k3s and RKE2 as their documentation has it, of Rancher, and of Cluster
+/// The taints of the control planes of kubeadm, Talos, k0s, k3s, RKE2 (as documented) and Rancher, and of Cluster
 /// API's new nodes.
 const DISTRIBUTION_TAINTS: [&str; 6] = [
     "node-role.kubernetes.io/control-plane=:NoSchedule",
@@ -79,7 +79,7 @@ fn ccm(arguments: &[&str]) -> Pod {
     pod("foreign", &json!({"name": "ccm", "image": "registry.example/cloud-controller-manager:v1", "args": arguments}))
 }
 
-/// One that is being deleted on this node.
+/// A pod on this node that is being deleted.
 fn leaving(node: &str) -> Pod {
     let mut pod = ccm(&["--controllers=cloud-node", "--secure-port=0"]);
     (pod.seen.node, pod.seen.is_terminating) = (node.into(), true);
@@ -176,7 +176,7 @@ impl Fixture {
     }
 }
 
-/// What has not passed, but for what never can be checked from here.
+/// The checks that have not passed, without those that these tests can never run.
 fn failed(rows: &[Row]) -> Vec<(Check, Outcome)> {
     let never = [Check::AtCloud, Check::ImagePull, Check::CredentialsAccepted];
     let failed = rows.iter().filter(|row| row.result != Outcome::Passed && !never.contains(&row.check));

@@ -35,7 +35,7 @@ pub fn of_files(files: Values, needed: &Credentials) -> Result<Values, String> {
     by_keys(files.into_iter().map(|(name, bytes)| (name, trimmed(bytes))).collect(), needed)
 }
 
-/// Whether a text is meant as a manifest.
+/// Whether a text looks like a manifest.
 fn is_manifest(text: &str) -> bool {
     text.trim_start().starts_with('{') || text.lines().any(|line| line.starts_with("kind:"))
 }

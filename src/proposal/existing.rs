@@ -26,7 +26,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The annotations with the name and the namespace of the Helm release that an object is of.
 const HELM: [&str; 2] = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
 
-/// What labels and annotations begin with that those leave behind who create an object again.
+/// The prefixes of labels and annotations that tools leave on objects which they would create again.
 const KEEPERS: [(&str, &str); 6] = [
     ("addon.kops.k8s.io/", "kOps"),
     ("argocd.argoproj.io/", "Argo CD"),
@@ -62,7 +62,7 @@ pub(crate) struct Existing {
     /// Its ServiceAccount.
     pub(crate) account: String,
     pub(crate) image: String,
-    /// Whether more than its name tells what it is, so that the check `other-ccm` refuses beside it.
+    /// Whether more than its name shows what it is. Then the check `other-ccm` refuses a second one beside it.
     pub(crate) is_certain: bool,
     /// Its flags, without hyphens, with the variables in their values filled in; the last one of a name counts.
     pub(crate) flags: Vec<(String, Option<String>)>,
@@ -75,7 +75,7 @@ pub(crate) struct Existing {
     pub(crate) helm: Option<(String, String)>,
     /// The workloads of that release that were found, itself included.
     pub(crate) of_release: Vec<String>,
-    /// Who else would create it again.
+    /// The tools that would create it again.
     pub(crate) keeper: Option<&'static str>,
     /// The object as it could be created again.
     pub(crate) manifest: Value,
@@ -125,7 +125,7 @@ impl Existing {
         })
     }
 
-    /// What is wrong with the names that it is told: no object can have them.
+    /// Why the names in its flags are not valid names of objects.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (namespace, name) = self.lease().unwrap_or(DEFAULT_LEASE);
         if is_name(namespace) && is_name(name) {
@@ -166,7 +166,7 @@ impl Existing {
         self.flag("secure-port").and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
     }
 
-    /// Whether its pods are on the network of the host.
+    /// Whether its pods use the network of the host.
     pub(crate) fn is_on_host(&self) -> bool {
         self.pod["hostNetwork"] == true
     }

@@ -72,7 +72,7 @@ fn config_of(existing: &Existing) -> Option<Config> {
     Some(mounted(existing, path).unwrap_or_else(unknown))
 }
 
-/// What is mounted at a path of the container.
+/// The volume that is mounted at a path of the container.
 fn mounted(existing: &Existing, path: &str) -> Option<Config> {
     let inside = |mount: &Value| {
         let at = text(&mount["mountPath"]);
@@ -166,7 +166,7 @@ fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> V
     needed.environment.iter().filter_map(|(name, key)| Some((key.clone(), value(name)?))).collect()
 }
 
-/// Those of the first Secret that has all keys.
+/// The credentials of the first Secret that has all keys.
 fn in_files(needed: &Credentials, input: &Input) -> Values {
     let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
     let secrets = input.found.iter().filter(|(reference, _)| reference.kind == &SECRET);

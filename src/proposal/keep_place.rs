@@ -67,7 +67,7 @@ pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provide
     }
 }
 
-/// Whether a toleration tolerates all that another one does.
+/// Whether a toleration covers another one.
 fn covers(one: &Value, other: &Value) -> bool {
     let same = |field: &str| one[field] == other[field];
     same("key")

@@ -28,7 +28,7 @@ pub(crate) struct ProposedCcm {
     pub(crate) migration_results: Vec<MigrationResult>,
 }
 
-/// What becomes of an argument, a variable, or another part of what there was.
+/// What the proposal does with an argument, a variable, or another part of the existing cloud-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MigrationResult {
@@ -39,7 +39,7 @@ pub(crate) struct MigrationResult {
     pub(crate) how: String,
 }
 
-/// What becomes of a part.
+/// What the proposal does with one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Outcome {
     ToDo,
@@ -59,9 +59,9 @@ impl Outcome {
     }
 }
 
-/// What is known besides the objects of the cloud-controller-manager.
+/// The inputs besides the objects of the existing cloud-controller-manager.
 pub(crate) struct Input<'a> {
-    /// The ConfigMaps and Secrets that it refers to and that exist.
+    /// The existing ConfigMaps and Secrets that it refers to.
     pub(crate) found: &'a BTreeMap<Reference, Value>,
     /// The ports that pods take on the network of the host.
     pub(crate) taken_ports: &'a [u16],
@@ -155,7 +155,7 @@ impl ProposedCcm {
         manifest
     }
 
-    /// Whether the manifest holds what looks like a secret, such as a password in the URL of a proxy.
+    /// Whether the manifest contains a value that looks like a secret, such as a password in the URL of a proxy.
     pub(crate) fn has_secrets(&self) -> bool {
         is_secret("", &self.spec)
     }
@@ -176,7 +176,7 @@ impl ProposedCcm {
     }
 }
 
-/// Whether a value, or one in it, is a secret. What is called `credentials` only names a Secret.
+/// Whether a value contains a secret. A field named `credentials` only refers to a Secret.
 fn is_secret(key: &str, value: &Value) -> bool {
     match value {
         Value::Object(object) => object.iter().any(|(key, value)| is_secret(key, value)),

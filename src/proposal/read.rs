@@ -87,7 +87,7 @@ pub(crate) async fn referenced(client: &Client, existing: &Existing) -> Result<B
     Ok(found)
 }
 
-/// Whether one of the objects that a `CloudControllerManager` would have exists and is not the operator's.
+/// Whether an object that a `CloudControllerManager` would have exists already and was not created by the operator.
 pub(crate) async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &Ccm) -> Result<bool, Error> {
     for object in &provider.manifests {
         let namespace = if object.namespace().is_empty() { "" } else { &ccm.spec.namespace };
@@ -163,7 +163,7 @@ fn users(workloads: &[Value], migrated: &[Existing]) -> Vec<String> {
     workloads.iter().filter(has_account).filter(|live| !is_it(live)).map(key).collect()
 }
 
-/// What only one account has.
+/// An object that grants permissions to only one account.
 #[derive(Debug, PartialEq)]
 enum Own<'a> {
     /// A binding.
@@ -172,7 +172,7 @@ enum Own<'a> {
     Role(String, String, String),
 }
 
-/// Whether it was made by somebody, and not by the API server.
+/// Whether a user has created the object. The API server marks the objects that it creates itself.
 fn is_made(object: &Value) -> bool {
     object["metadata"]["labels"][BOOTSTRAP].is_null()
 }

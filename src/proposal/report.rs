@@ -14,7 +14,7 @@ use crate::{
 /// The width of texts that are no tables.
 const WIDTH: usize = 96;
 
-/// What was found, proposed and written.
+/// The output of `init`: what was found, proposed and written.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
@@ -29,7 +29,7 @@ pub(crate) struct Report {
     pub(crate) steps: Steps,
 }
 
-/// What is known of the cluster.
+/// The facts of the cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Cluster {

@@ -34,7 +34,7 @@ pub(crate) struct Step {
     pub(crate) commands: Vec<String>,
 }
 
-/// What to do.
+/// The step, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Steps {
@@ -52,11 +52,11 @@ pub(crate) struct Permissions {
     pub(crate) objects: Vec<Value>,
     /// Bindings that it shares with others.
     pub(crate) shared: Vec<String>,
-    /// Who else uses the account, which then has to stay, with its permissions.
+    /// The other users of the account. With any, the account and its permissions have to stay.
     pub(crate) users: Vec<String>,
 }
 
-/// What the steps depend on.
+/// The input of the steps.
 pub(crate) struct Situation<'a> {
     pub(crate) proposed: &'a ProposedCcm,
     pub(crate) cluster: Cluster,
@@ -65,7 +65,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) operator_namespace: &'a str,
     /// Whether the namespace of the proposal exists.
     pub(crate) has_namespace: bool,
-    /// How the cluster is reached.
+    /// The flags of the connection, for the printed commands.
     pub(crate) access: &'a Access,
     /// The further flags that are given and that a migration takes, too; each begins with a space.
     pub(crate) flags: &'a str,

@@ -70,7 +70,7 @@ fn proposed(live: &Value, found: &Found) -> ProposedCcm {
     keep::proposal(&existing, of_existing(&catalog, &existing).unwrap(), &input)
 }
 
-/// What has this result, each as `what -> how`.
+/// The parts with this result, each as `what -> how`.
 fn with(proposed: &ProposedCcm, result: Outcome) -> Vec<String> {
     let migration_results = proposed.migration_results.iter().filter(|entry| entry.result == result);
     migration_results.map(|entry| format!("{} -> {}", entry.what, entry.how)).collect()
@@ -338,7 +338,7 @@ fn complete(descriptor: &Descriptor) -> (ProposedCcm, Found) {
     (proposed, found)
 }
 
-/// What is planned; controllers that the provider has not are turned off.
+/// The planned objects. Controllers that the provider lacks are turned off.
 fn planned(proposed: &mut ProposedCcm) -> Vec<Object> {
     loop {
         match Plan::new(&catalog(), &proposed.ccm(CLUSTER).unwrap().facts(), Phase::Cluster) {

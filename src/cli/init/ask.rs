@@ -19,7 +19,7 @@ use crate::{
     text::output::printable,
 };
 
-/// Whether somebody can be asked.
+/// Whether the user can be asked: standard input and standard error are terminals.
 pub(in crate::cli) fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }

@@ -17,6 +17,7 @@ use crate::{
         read::{self, Error},
         request::{self, NO_DEADLINE, api},
     },
+    evidence,
     nodes::{
         guard::{self, Entry},
         node::{ALLOW_CONTROL_PLANE, KEEP, Node},
@@ -99,14 +100,11 @@ async fn ccm(client: &kube::Client, named: Option<&str>) -> anyhow::Result<Value
         };
         return live.with_context(|| format!("there is no CloudControllerManager {name:?}"));
     }
-    let mut all = match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &kube::api::ListParams::default()).await {
-        Err(Error::Read { source, .. }) if source.is_absent() => bail!(NO_KIND),
-        all => all?,
-    };
+    let Some(mut all) = evidence::ccms(client).await? else { bail!(NO_KIND) };
     let known: Vec<_> = all.iter().filter_map(|one| one["metadata"]["name"].as_str()).map(ToOwned::to_owned).collect();
     match all.pop() {
         Some(only) if all.is_empty() => Ok(only),
-        Some(_) => bail!("there are several CloudControllerManagers: give one with --manager: {}", known.join(", ")),
+        Some(_) => bail!("there are several CloudControllerManagers: give one with --ccm: {}", known.join(", ")),
         None => bail!(NO_KIND),
     }
 }
@@ -136,7 +134,7 @@ fn stalled(live: &Value) -> Option<&str> {
     stalled["message"].as_str().filter(|_| stalled["status"] == "True")
 }
 
-/// What happens next.
+/// What the operator will do with the node next.
 fn outlook(name: &str, lifecycle: Lifecycle, stalled: Option<&str>) -> String {
     match (lifecycle, stalled) {
         (Lifecycle::Enabled, Some(why)) => {

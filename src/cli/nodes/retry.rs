@@ -115,7 +115,7 @@ fn progress(text: &str) {
     }
 }
 
-/// Whether the log of a cloud-controller-manager tells that it has failed at this node since then.
+/// Whether the log of a cloud-controller-manager has a new line about a failure for this node.
 async fn has_failed_since(before: &Evidence, client: &Client, name: &str) -> bool {
     for ccm in &before.ccms {
         let identity = &ccm.identity;
@@ -128,7 +128,7 @@ async fn has_failed_since(before: &Evidence, client: &Client, name: &str) -> boo
     false
 }
 
-/// Whether what a log has got since then tells of an attempt at this node that has failed.
+/// Whether the new lines of a log report a failed attempt for this node.
 fn has_failed(before: &[String], now: &[String], name: &str) -> bool {
     // A line that has gone is older than all that are there.
     let known = before.last().and_then(|last| now.iter().rposition(|line| line == last)).map_or(0, |at| at + 1);

@@ -18,10 +18,10 @@ use crate::{
 /// The width of a page.
 const WIDTH: usize = 100;
 
-/// What is not known, or not there.
+/// Stands for a value that is unknown or absent.
 const NONE: &str = "-";
 
-/// A table of all nodes, and what to do.
+/// A table of all nodes, followed by the fixes.
 pub(super) fn all(report: &Report, now: Timestamp) -> String {
     let rows: Vec<_> = report.nodes.iter().map(|node| row(node, now)).collect();
     let mut text = if rows.is_empty() {
@@ -100,7 +100,7 @@ fn details(finding: &Finding) -> String {
     text
 }
 
-/// What could not be looked at, and how to look at it.
+/// The sources that could not be read, each with a command that reads it.
 fn not_shown(unseen: &[Unseen]) -> String {
     let lines = unseen.iter().map(|Unseen { what, why, command }| {
         format!("\n{}\n  {command}\n", wrap(&format!("not looked at: {what}: {why}; to look at it:"), WIDTH).join("\n"))
@@ -112,7 +112,7 @@ fn or_none(text: &str) -> String {
     if text.is_empty() { NONE.to_owned() } else { text.to_owned() }
 }
 
-/// Whether it is initialized, and since when not.
+/// The state of a node, and since when it has waited.
 fn state(node: &Diagnosis, now: Timestamp) -> String {
     let since = node.since.as_ref().map(|since| format!(", {}", age(since, now))).unwrap_or_default();
     match node.state {

@@ -32,12 +32,12 @@ pub struct DigestArgs {
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 
-    /// What the provider may have beyond the rules for providers of others.
+    /// The policy that extends the rules for external providers.
     #[command(flatten)]
     pub policy: PolicyArgs,
 }
 
-/// What a pin names.
+/// The parts of a pin: the name and the digest of a package.
 #[derive(Serialize)]
 struct Pin {
     name: String,

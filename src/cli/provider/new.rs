@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What the command does, for the long help.
+/// The examples of the long help.
 const HELP: &str = "\
 Examples:
   ccm-operator provider new acme
@@ -133,7 +133,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the flags say. Without an image, the only one that has no default, the others are asked for, too.
+/// The options from the flags. The image is the only option without a default: if it is missing, the user is asked for all options.
 fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let (name, asks) = (&args.name, Asks { is_on: args.image.is_none() });
     let question = "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST";
@@ -181,7 +181,7 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
 /// Questions about what no flag gives.
 #[derive(Clone, Copy)]
 struct Asks {
-    /// Whether also for what has a default.
+    /// Whether the user is asked for options with a default, too.
     is_on: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct PackArgs {
     #[arg(long, value_name = "DIR")]
     pub oci_layout: Option<PathBuf>,
 
-    /// What the provider may have beyond the rules for providers of others.
+    /// The policy that extends the rules for external providers.
     #[command(flatten)]
     pub policy: PolicyArgs,
 }

@@ -50,7 +50,7 @@ pub struct RbacArgs {
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     pub operator_namespace: Option<String>,
 
-    /// What the provider may have beyond the rules for providers of others.
+    /// The policy that extends the rules for external providers.
     #[command(flatten)]
     pub policy: PolicyArgs,
 }

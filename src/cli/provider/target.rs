@@ -71,7 +71,7 @@ pub(super) fn parsed_providers(loaded: &Loaded) -> Vec<ParsedProvider> {
     }
 }
 
-/// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have: whoever wrote a package must
+/// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have: the author of a package must
 /// not decide that it is checked by fewer rules. The image layout of a package and the mount of a `ConfigMap` are never a tree.
 fn is_tree(path: &Path) -> bool {
     if ["oci-layout", "..data"].iter().any(|mark| path.join(mark).symlink_metadata().is_ok()) {

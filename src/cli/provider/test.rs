@@ -23,10 +23,7 @@ use tokio::time::{Instant, sleep};
 use super::PolicyArgs;
 use crate::{
     api::placement::ApiServer,
-    cli::{
-        flags::{AnyCluster, OutputFormat, api_server, duration, one_reads_stdin, print, runtime, say},
-        preflight,
-    },
+    cli::flags::{AnyCluster, OutputFormat, api_server, duration, one_reads_stdin, print, runtime, say},
     cluster::{
         read,
         request::{self, NO_DEADLINE},
@@ -42,7 +39,7 @@ use crate::{
     },
     preflight::{
         permissions::needs_to,
-        read::{missing, seen},
+        read::{cluster, missing, seen},
     },
     process::lease::LEASE,
     provider::kubernetes::{INSTANCE_LABEL, Kubernetes},
@@ -55,7 +52,7 @@ mod input;
 mod made;
 mod stop;
 
-/// What the command does, for the long help.
+/// The examples of the long help.
 const HELP: &str = "\
 Examples:
   ccm-operator provider test ./acme --credentials token.env
@@ -108,7 +105,7 @@ pub struct TestArgs {
     #[arg(long)]
     pub initialize: bool,
 
-    /// What the provider may have beyond the rules for providers of others.
+    /// The policy that extends the rules for external providers.
     #[command(flatten)]
     pub policy: PolicyArgs,
 
@@ -173,11 +170,8 @@ async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<Report> 
         has_config: file.is_some_and(|file| values.contains_key(file)),
         has_credentials: values.keys().any(|key| Some(key.as_str()) != file),
         api_server: args.api_server.clone(),
-        cluster: preflight::cluster(
-            &client,
-            seen(evidence::nodes(&client).await, "nodes", String::new())?.ok().as_deref(),
-        )
-        .await?,
+        cluster: cluster(&client, seen(evidence::nodes(&client).await, "nodes", String::new())?.ok().as_deref())
+            .await?,
     };
     let ccm = trial.ccm(provider)?;
     let objects = trial.objects(provider, &ccm)?;
@@ -236,7 +230,7 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// What is done to the objects, and to see the pods.
+    /// The permissions for the objects of the test and for reading its pods.
     fn needs(&self) -> BTreeSet<Need> {
         const VERBS: [&str; 3] = ["create", "get", "delete"];
         let (own, mut needs) = (&self.ccm.spec.namespace, BTreeSet::new());

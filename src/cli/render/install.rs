@@ -183,7 +183,7 @@ fn warn_of_policy(externals: &Externals) {
     }
 }
 
-/// What the operator is given of the external providers.
+/// The packages of external providers that the installation carries.
 fn carried(externals: &Externals) -> anyhow::Result<External> {
     Ok(External {
         packages: externals.used().map(|external| external.package.clone()).collect(),

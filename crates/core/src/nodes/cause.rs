@@ -181,7 +181,7 @@ pub fn of(text: &str) -> Option<Reason> {
     SIGNS.iter().find(fits).map(|(reason, _)| *reason)
 }
 
-/// What the error of an attempt of a cloud-controller-manager means.
+/// The cause of a failed attempt, recognized by the error of the cloud-controller-manager.
 pub fn of_attempt(error: &str) -> Reason {
     // The answer of the API server; a cloud's has words before it.
     if error == "Unauthorized" {

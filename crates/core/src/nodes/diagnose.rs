@@ -59,7 +59,7 @@ struct Cluster<'a> {
     evidence: &'a Evidence,
     ccms: Vec<DiagnosedCcm<'a>>,
     events: HashMap<&'a str, Vec<&'a NodeEvent>>,
-    /// Whether somebody allocates subnets for pods in this cluster.
+    /// Whether any node has a subnet for pods, so that something allocates them.
     has_pod_cidrs: bool,
 }
 
@@ -67,7 +67,7 @@ struct Cluster<'a> {
 struct Owners {
     /// The cloud-controller-managers by their indexes: without a providerID it may be the node of each one.
     ccms: Vec<usize>,
-    /// Whether its providerID is of none of their clouds.
+    /// Whether the providerID belongs to none of the clouds.
     is_of_other_cloud: bool,
 }
 
@@ -93,7 +93,7 @@ impl Owners {
     }
 }
 
-/// What is being found out about a node.
+/// The diagnosis of a node while it is made.
 #[derive(Default)]
 struct Answer {
     findings: Vec<Finding>,
@@ -170,7 +170,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// What keeps a cloud-controller-manager from initializing any node.
+    /// Finds what keeps a cloud-controller-manager from initializing any node.
     fn ask_ccms(&self, node: &Node, ccms: &[&DiagnosedCcm], answer: &mut Answer) {
         if ccms.is_empty() && !self.evidence.may_have_more_ccms {
             self.ask_unknown(node, answer);
@@ -271,7 +271,7 @@ fn found(reason: Reason, evidence: &str, cause: String) -> Finding {
     Finding { reason, evidence: clean(evidence), cause: clean(&cause), fix: reason.fix().to_owned() }
 }
 
-/// Whether something was created less than [`GRACE`] ago.
+/// Whether an object was created less than [`GRACE`] ago.
 fn is_young(created: &str, evidence: &Evidence) -> bool {
     seconds_since(created, evidence.now).is_some_and(|age| age < GRACE)
 }

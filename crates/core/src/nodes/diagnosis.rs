@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::nodes::reason::Reason;
 
-/// What was found about a node.
+/// The diagnosis of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {
@@ -12,25 +12,25 @@ pub struct Diagnosis {
     pub node: String,
     /// Its unique id.
     pub uid: String,
-    /// What it is to the cloud-controller-managers.
+    /// The state of the node for the cloud-controller-managers.
     pub state: State,
-    /// The provider of the cloud-controller-manager whose node it is, or would be; empty if no one's.
+    /// The provider of the cloud-controller-manager that the node belongs to, or would belong to; empty if there is none.
     pub provider: String,
     /// `spec.providerID`.
     #[serde(rename = "providerID")]
     pub provider_id: String,
     /// Since when it is in this state, RFC 3339, if that is known.
     pub since: Option<String>,
-    /// What is wrong with it, in the order of fixing.
+    /// The problems of the node, in the order of fixing.
     pub findings: Vec<Finding>,
-    /// Everything that was looked at, in the order of asking.
+    /// Every observation, in the order of looking.
     pub observations: Vec<Observation>,
 }
 
-/// What a node is to the cloud-controller-managers.
+/// The state of a node for the cloud-controller-managers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
-    /// It is initialized.
+    /// The node is initialized.
     Initialized,
     /// It waits for its initialization.
     Uninitialized,
@@ -49,11 +49,11 @@ pub struct Finding {
     /// The id of the reason.
     #[serde(rename = "id", serialize_with = "id")]
     pub reason: Reason,
-    /// What shows it, with the texts of others, masked. For the caller of a command only: never for Events or the status.
+    /// The evidence, with texts of other programs, masked. Only for the user of a command, never for Events or the status.
     pub evidence: String,
-    /// The recognized cause, without texts of others: for Events and the status.
+    /// The recognized cause, without texts of other programs: for Events and the status.
     pub cause: String,
-    /// What to do.
+    /// The fix.
     pub fix: String,
 }
 
@@ -66,10 +66,10 @@ fn id<S: serde::Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
-    /// What, such as `the lease kube-system/cloud-controller-manager`.
+    /// The source, such as `the lease kube-system/cloud-controller-manager`.
     pub what: String,
-    /// What it showed; for what could not be looked at, why, and the command that would show it.
+    /// The result. If the source could not be read: why, and the command that would show it.
     pub showed: String,
-    /// Whether it could be looked at.
+    /// Whether the source could be read.
     pub was_seen: bool,
 }

@@ -12,18 +12,18 @@ use crate::{
     nodes::{identity::CcmIdentity, node::Node},
 };
 
-/// What was found in a cluster.
+/// The evidence of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// When.
+    /// The time of reading.
     pub now: Timestamp,
-    /// Whether it is known that this is OpenShift, where no `CloudControllerManager` asks for one.
+    /// Whether this is known to be OpenShift, where a cloud-controller-manager needs no `CloudControllerManager`.
     pub has_infrastructure: bool,
     /// Every node.
     pub nodes: Vec<Node>,
     /// The cloud-controller-managers that the operator has, or should have, installed.
     pub ccms: Vec<Ccm>,
-    /// Whether there may be others, which could not be looked for.
+    /// Whether other cloud-controller-managers may exist that could not be looked for.
     pub may_have_more_ccms: bool,
     /// Pods of other cloud-controller-managers, by their images and names; `None` if they may not be listed.
     pub other_pods: Option<Vec<Pod>>,
@@ -33,12 +33,12 @@ pub struct Evidence {
     pub events: Option<Vec<NodeEvent>>,
     /// The nodes that the status of a `CloudControllerManager` lists as deleted, each with the name of that.
     pub deleted: Vec<(String, Deleted)>,
-    /// What could not be looked at.
+    /// The sources that could not be read.
     pub unseen: Vec<Unseen>,
 }
 
 impl Evidence {
-    /// Whether the cluster is OpenShift. There a cloud-controller-manager is of no `CloudControllerManager`.
+    /// Whether the cluster is OpenShift. There no cloud-controller-manager belongs to a `CloudControllerManager`.
     pub fn is_openshift(&self) -> bool {
         self.has_infrastructure || self.ccms.iter().any(|ccm| ccm.identity.name.is_empty())
     }
@@ -47,15 +47,15 @@ impl Evidence {
 /// Something that could not be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unseen {
-    /// What, such as `the log of pod kube-system/aws-cloud-controller-manager-x`.
+    /// The source, such as `the log of pod kube-system/aws-cloud-controller-manager-x`.
     pub what: String,
-    /// Why.
+    /// Why it could not be read.
     pub why: String,
     /// The command that would show it.
     pub command: String,
 }
 
-/// What was seen, or why not.
+/// What was read, or why it could not be read.
 pub type Seen<T> = Result<T, Unseen>;
 
 /// A cloud-controller-manager.
@@ -63,9 +63,9 @@ pub type Seen<T> = Result<T, Unseen>;
 pub struct Ccm {
     /// Where it was looked for.
     pub identity: CcmIdentity,
-    /// Whether its Deployment or DaemonSet exists; `None` if that could not be asked.
+    /// Whether the Deployment or DaemonSet exists; `None` if that could not be read.
     pub is_installed: Option<bool>,
-    /// When that was created, RFC 3339; empty if that is not known.
+    /// The time when the workload was created, RFC 3339; empty if unknown.
     pub installed: String,
     /// Its pods; `None` if they may not be listed.
     pub pods: Option<Vec<Pod>>,
@@ -88,15 +88,15 @@ pub struct Pod {
     pub namespace: String,
     /// The node that it is on; empty while it is on none.
     pub node: String,
-    /// Whether it is on the network of the host: then its host name is the name of the node.
+    /// Whether the pod uses the network of the host. Then its host name is the name of the node.
     pub is_on_host_network: bool,
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     pub phase: String,
-    /// Whether it is ready.
+    /// Whether the pod is ready.
     pub is_ready: bool,
-    /// Whether it is being deleted. It goes on until its kubelet has stopped it.
+    /// Whether the pod is being deleted. It runs until its kubelet has stopped it.
     pub is_terminating: bool,
-    /// When it was created, RFC 3339.
+    /// The time of its creation, RFC 3339.
     pub created: String,
     /// How often its containers were restarted.
     pub restarts: u32,
@@ -126,21 +126,21 @@ pub struct Lease {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who holds it, `<host name>_<uuid>`; empty if nobody does.
+    /// The holder, `<host name>_<uuid>`; empty if there is none.
     pub holder: String,
-    /// When it was last renewed.
+    /// The time of the last renewal.
     pub renewed: Option<Timestamp>,
     /// How long it is valid without a renewal, in seconds.
     pub duration_seconds: i64,
 }
 
 impl Lease {
-    /// Whether it is the lease of this cloud-controller-manager.
+    /// Whether this is the lease of the cloud-controller-manager `identity`.
     pub fn is_of(&self, identity: &CcmIdentity) -> bool {
         (&self.namespace, &self.name) == (&identity.namespace, &identity.lease_name)
     }
 
-    /// Whether somebody holds it and still renews it, by clocks that differ by at most so many seconds.
+    /// Whether the lease has a holder that still renews it, for clocks that differ by at most this many seconds.
     pub fn is_held(&self, now: Timestamp, skew: i64) -> bool {
         let age = |renewed| now.duration_since(renewed).as_secs();
         let is_renewed = |renewed| age(renewed) <= self.duration_seconds + skew;

@@ -94,10 +94,10 @@ impl fmt::Display for Entry {
     }
 }
 
-/// What a decision is made from.
+/// The input of a decision.
 #[derive(Clone, Debug)]
 pub struct Situation<'a> {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// Every node.
     pub nodes: &'a [Node],
@@ -109,9 +109,9 @@ pub struct Situation<'a> {
     pub policy: &'a str,
     /// The prefixes of the providerIDs of its cloud.
     pub provider_ids: &'a [String],
-    /// What its administrator allows.
+    /// The settings of the administrator.
     pub settings: &'a NodeDeletion,
-    /// Since when the pod that leads has led, if it is of the current rollout; else why that is not known.
+    /// The time since when the leader has led, if it is a pod of the current rollout; else why that is unknown.
     pub leads_since: Result<Timestamp, &'a str>,
     /// Why nothing may be confirmed now, if so.
     pub obstacle: Option<&'a str>,
@@ -121,7 +121,7 @@ pub struct Situation<'a> {
     pub deleted: &'a [Deleted],
 }
 
-/// What was decided.
+/// A decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The nodes that may be deleted.
@@ -228,7 +228,7 @@ pub fn deleted(
 }
 
 impl Situation<'_> {
-    /// Whether a node is one of those that it may delete at all: the others prove nothing either.
+    /// Whether the cloud-controller-manager may delete a node at all. Other nodes are no evidence either.
     fn owns(&self, node: &Node) -> bool {
         owns(self.provider_ids, &node.provider_id) && is_selected(&self.settings.selector, node)
     }
@@ -306,7 +306,7 @@ pub fn fixed_rules(
     Entry::of(node).ok_or(Why::Unreadable)
 }
 
-/// Whether a node has not been ready for long enough, by our clock and by that of the cloud-controller-manager.
+/// Whether a node has been unready for long enough, by our clock and by that of the cloud-controller-manager.
 fn age(situation: &Situation, node: &Node, asked: Option<Timestamp>) -> Result<(), Why> {
     let seconds = situation.settings.min_not_ready_seconds;
     let since: Timestamp = since(node).parse().map_err(|_| Why::Unreadable)?;

@@ -40,11 +40,11 @@ pub struct CcmIdentity {
     pub account: String,
     /// The prefixes of the providerIDs of its cloud, such as `aws:///`; empty if the provider does not say.
     pub provider_ids: Vec<String>,
-    /// Whether its cloud has zones, which it writes on the nodes as labels.
+    /// Whether the cloud has zones, which are written to the nodes as labels.
     pub has_zones: bool,
-    /// The region that its configuration names, if it does.
+    /// The region in its configuration, if any.
     pub region: Option<String>,
-    /// What it has to be allowed, for nodes to be initialized.
+    /// The permissions without which it cannot initialize nodes.
     pub needs: Vec<Need>,
 }
 
@@ -160,7 +160,7 @@ impl Need {
         }
     }
 
-    /// Whether a rule that holds in its namespace grants it.
+    /// Whether a rule grants this permission in its namespace.
     pub fn is_granted_by(&self, rule: &ResourceRule) -> bool {
         let has = |list: Option<&Vec<String>>, wanted: &str| {
             list.is_some_and(|list| list.iter().any(|one| one == wanted || one == "*"))
@@ -189,7 +189,7 @@ fn of_lease(namespace: &str, name: &str) -> Need {
     Need { namespace: namespace.to_owned(), name: name.to_owned(), ..of_any }
 }
 
-/// Those of the permissions of a role that are about nodes, whichever node it is. Rules that cannot be read give none.
+/// The permissions of a role for nodes in general. Rules that cannot be read give none.
 fn needs(rules: &Value) -> Vec<Need> {
     let role = json!({ "rules": rules });
     let granted = permissions::of_role(&role).unwrap_or_default();

@@ -63,10 +63,10 @@ pub fn last_words(text: &str) -> &str {
     headers.iter().rfind(|at| **at >= start).map_or(&text[start..], |at| &text[*at..]).trim()
 }
 
-/// What a log tells about the nodes.
+/// The parts of a log that concern nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// How the last attempt to initialize a node has ended, by the node.
+    /// The result of the last attempt to initialize a node, by node.
     pub attempts: BTreeMap<String, Attempt>,
     /// Why it is not known whether the instance of a node exists, by the node.
     pub unknown: BTreeMap<String, String>,
@@ -74,17 +74,17 @@ pub struct Log {
     pub addresses: BTreeMap<String, String>,
     /// Why a node cannot be deleted, by the node.
     pub kept: BTreeMap<String, String>,
-    /// What announces that a node is deleted, without an error after it, by the node.
+    /// The line that announces the deletion of a node, without a later error, by node.
     pub deleted: BTreeMap<String, String>,
-    /// Those of them that were announced more than once.
+    /// The nodes whose deletion was announced more than once.
     deleted_twice: BTreeSet<String>,
-    /// Why there are no routes.
+    /// The line that says why there are no routes.
     pub routes: Option<String>,
-    /// What says that the controller that initializes nodes does not run.
+    /// The line that says that the controller that initializes nodes does not run.
     pub off: Option<String>,
-    /// What says that the API server cannot be reached.
+    /// The line that says that the API server cannot be reached.
     pub api_server: Option<String>,
-    /// Whether it leads, or waits for the lease.
+    /// Whether the pod leads, or waits for the lease.
     pub leads: Option<bool>,
 }
 
@@ -115,12 +115,12 @@ impl Log {
         log
     }
 
-    /// Whether it shows that nodes are being initialized.
+    /// Whether the log shows that nodes are being initialized.
     pub fn works(&self) -> bool {
         !self.attempts.is_empty()
     }
 
-    /// Whether it is the log of the pod that leads.
+    /// Whether this is the log of the leader.
     pub fn leads(&self) -> bool {
         self.works() || self.leads == Some(true)
     }
@@ -180,7 +180,7 @@ impl Log {
     }
 }
 
-/// What stands between two texts, of which the first begins the message and the second ends it.
+/// The part of a message between a prefix and a suffix.
 fn between<'a>(message: &'a str, before: &str, after: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.strip_suffix(after)
 }

@@ -55,16 +55,16 @@ pub struct Node {
     /// The keys of its taints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<String>,
-    /// Those that somebody has given it and that keep pods away, each as `KEY=VALUE:EFFECT`. Kubernetes' own come and go.
+    /// The taints that keep pods away, each as `KEY=VALUE:EFFECT`, without those that Kubernetes itself adds and removes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_taints: Vec<String>,
-    /// Its condition `Ready`; `None` if no kubelet has reported.
+    /// The condition `Ready`; `None` if no kubelet has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
-    /// Whether it has a subnet for pods (`spec.podCIDR`).
+    /// Whether the node has a subnet for pods (`spec.podCIDR`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_pod_cidr: bool,
-    /// The reason of its condition `NetworkUnavailable`, if that is true.
+    /// The reason of the condition `NetworkUnavailable`, if that is true.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub network_unavailable: String,
     /// The address that its kubelet asks for ([`PROVIDED_IP`]).
@@ -90,25 +90,25 @@ pub struct Node {
     pub k3s_controllers: Option<String>,
     /// The architecture of its machine, such as `amd64`.
     pub architecture: String,
-    /// Whether it has the label of the control plane.
+    /// Whether the node has the label of the control plane.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_control_plane: bool,
-    /// Whether it has the label of etcd's nodes: k3s and RKE2 remove a member when its node is deleted.
+    /// Whether the node has the label of etcd's nodes: k3s and RKE2 remove a member when its node is deleted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_etcd: bool,
-    /// Whether it is cordoned (`spec.unschedulable`).
+    /// Whether the node is cordoned (`spec.unschedulable`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_cordoned: bool,
-    /// Whether it is being deleted, and finalizers hold it.
+    /// Whether the node is being deleted, and finalizers keep it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_terminating: bool,
-    /// Whether it has the annotation [`KEEP`].
+    /// Whether the node has the annotation [`KEEP`].
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_kept: bool,
-    /// Whether it has the annotation [`ALLOW_CONTROL_PLANE`].
+    /// Whether the node has the annotation [`ALLOW_CONTROL_PLANE`].
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allows_control_plane_deletion: bool,
-    /// Whether it has the annotation [`NO_CLOUD`].
+    /// Whether the node has the annotation [`NO_CLOUD`].
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_no_cloud: bool,
 }
@@ -188,7 +188,7 @@ impl Node {
         }
     }
 
-    /// Whether a cloud-controller-manager has not initialized it.
+    /// Whether no cloud-controller-manager has initialized the node yet.
     pub fn is_uninitialized(&self) -> bool {
         self.has_taint(UNINITIALIZED)
     }
@@ -204,12 +204,12 @@ impl Node {
         self.is_control_plane || self.is_etcd
     }
 
-    /// Whether it has a taint with this key.
+    /// Whether the node has a taint with this key.
     pub fn has_taint(&self, key: &str) -> bool {
         self.taints.iter().any(|taint| taint == key)
     }
 
-    /// Whether its kubelet reports that it is ready.
+    /// Whether the kubelet reports that the node is ready.
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.status == "True")
     }
@@ -220,7 +220,7 @@ impl Node {
         self.ready.as_ref().is_some_and(|ready| ready.status != "Unknown")
     }
 
-    /// Whether pods on the network of the host run on it: it is ready, or waits only for the network of other pods.
+    /// Whether pods that use the network of the host run on the node: it is ready, or waits only for the pod network.
     pub fn runs_pods_of_host(&self) -> bool {
         let lacks_network = |ready: &Ready| ready.status == "False" && ready.lacks_network;
         self.is_ready() || self.ready.as_ref().is_some_and(lacks_network)

@@ -71,18 +71,18 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// Whether a live pod runs a cloud-controller-manager, whoever made it.
+/// Whether a live pod runs a cloud-controller-manager, installed by the operator or not.
 pub fn is_ccm(live: &Value) -> bool {
     let is_named = live["metadata"]["name"].as_str().is_some_and(is_ccms) && !is_other_pod(live);
     is_named || runs_image(live, is_ccms)
 }
 
-/// What a pod runs for a cloud, whoever made it.
+/// The program for a cloud that a pod runs, installed by the operator or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Whether it is a node manager, which initializes only the node that it runs on, instead of a cloud-controller-manager.
+    /// Whether the program is a node manager, which initializes only its own node, and not a cloud-controller-manager.
     pub is_node_manager: bool,
-    /// Whether its image is a provider's, or its flags are those of a cloud-controller-manager; otherwise only its name is.
+    /// Whether the image or the flags show what the program is; otherwise only its name does.
     pub is_certain: bool,
 }
 
@@ -109,13 +109,13 @@ impl Program {
     }
 }
 
-/// Whether a live pod runs an image that is known, and is not of another program.
+/// Whether a live pod runs a known image of a cloud-controller-manager, and is not named as another program.
 fn runs_image(live: &Value, is_known: impl Fn(&str) -> bool) -> bool {
     let containers = items(&live["spec"]["containers"]).iter().filter(|container| !is_other_program(container));
     !is_other_pod(live) && containers.filter_map(|container| container["image"].as_str()).any(is_known)
 }
 
-/// Whether a live pod is named as what is no cloud-controller-manager, although it may have the image of one.
+/// Whether a live pod has the name of another program, although it may have the image of a cloud-controller-manager.
 fn is_other_pod(live: &Value) -> bool {
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     // The name of a static pod ends in that of its node.
@@ -123,7 +123,7 @@ fn is_other_pod(live: &Value) -> bool {
     is_other(node.and_then(|node| name.strip_suffix(node)).unwrap_or(name))
 }
 
-/// Whether a container is named as, or runs, what is no cloud-controller-manager.
+/// Whether a container has the name or the command of another program.
 fn is_other_program(container: &Value) -> bool {
     let words = items(&container["command"]).iter().chain(items(&container["args"]).first());
     let words = words.filter_map(Value::as_str).flat_map(str::split_whitespace).filter(|word| !word.starts_with('-'));
@@ -237,7 +237,7 @@ impl Lease {
         }
     }
 
-    /// Whether it is one of a cloud-controller-manager, by its name.
+    /// Whether the name of the lease is that of a cloud-controller-manager.
     pub fn is_ccms(&self) -> bool {
         self.name.contains(LEASE) && self.name != OPERATOR_LEASE
     }

@@ -46,14 +46,14 @@ macro_rules! reasons {
                 }
             }
 
-            /// What to do.
+            /// The fix.
             pub fn fix(self) -> &'static str {
                 match self {
                     $(Self::$name => $fix,)+
                 }
             }
 
-            /// What to do on OpenShift, if it is something else.
+            /// The fix on OpenShift, if it differs.
             pub fn fix_on_openshift(self) -> Option<&'static str> {
                 let fix: &[_] = match self {
                     $(Self::$name => &[$($openshift)?],)+
@@ -61,7 +61,7 @@ macro_rules! reasons {
                 fix.first().copied()
             }
 
-            /// What to do about a server, if it is something else.
+            /// The fix for a server of k3s or RKE2, if it differs.
             pub fn fix_of_server(self) -> Option<&'static str> {
                 let fix: &[_] = match self {
                     $(Self::$name => &[$($server)?],)+

@@ -26,7 +26,7 @@ pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Kubernetes> {
     Ok(provider)
 }
 
-/// What the Secret of the test holds: the file of `--cloud-config` and the credentials.
+/// The data of the test's Secret: the file of `--cloud-config` and the credentials.
 pub(super) async fn values(args: &TestArgs, provider: &Kubernetes, client: &Client) -> anyhow::Result<Values> {
     let descriptor = &provider.descriptor;
     let (name, mut values) = (&descriptor.name, Values::new());

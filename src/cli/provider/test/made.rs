@@ -35,11 +35,11 @@ pub(super) struct Made {
     kind: &'static Kind,
     namespace: String,
     name: String,
-    /// Whether it has the test's label. A lease has none: pods have made it.
+    /// Whether the object has the test's label. A lease has none, because pods create it.
     is_labeled: bool,
-    /// Why it is still there.
+    /// Why the object still exists.
     why: String,
-    /// Whether to try again is of no use.
+    /// Whether another attempt to delete it cannot succeed.
     is_refused: bool,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// What is left, with the commands that remove it.
+    /// The objects that are left, each with the command that deletes it.
     pub(super) fn left(&self, access: &Access) -> Vec<Left> {
         self.made.iter().rev().map(|one| one.left(access)).collect()
     }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::object::{NAMESPACE, reference::SECRET};
 
-    /// What the API server has, and the writes that it was asked for.
+    /// The objects of the API server, and the writes that it has received.
     type Server = Arc<Mutex<(Vec<Value>, Vec<String>)>>;
 
     /// Has a namespace of others already, and stores a Secret without a word of it.

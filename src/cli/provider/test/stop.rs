@@ -28,7 +28,7 @@ impl Stop {
         }
     }
 
-    /// Whether one has come.
+    /// Whether a signal has arrived.
     pub(super) fn is_asked(&mut self) -> bool {
         self.asked().now_or_never().is_some()
     }

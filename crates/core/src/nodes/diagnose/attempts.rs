@@ -88,7 +88,7 @@ fn cause_of(reason: Reason, diagnosed: &DiagnosedCcm, node: &Node) -> String {
     }
 }
 
-/// Whether this is nothing but addresses: anybody could have written the annotation.
+/// Whether a text consists only of addresses. The annotation is untrusted: anybody may have written it.
 fn is_addresses(text: &str) -> bool {
     text.split(',').all(|address| address.parse::<IpAddr>().is_ok())
 }

@@ -74,7 +74,7 @@ impl<'a> DiagnosedCcm<'a> {
         self.find(Reason::ControllerOff, &shown, cause);
     }
 
-    /// Whether one of its pods leads.
+    /// Whether one of its pods is the leader.
     fn ask_lease(&mut self, evidence: &Evidence) {
         let ccm = self.ccm;
         if evidence.leases.is_none() || ccm.identity.lease_name.is_empty() {
@@ -128,7 +128,7 @@ impl<'a> DiagnosedCcm<'a> {
         }
     }
 
-    /// Whether another cloud-controller-manager does the same work.
+    /// Whether another cloud-controller-manager runs the same controllers.
     fn ask_others(&mut self, evidence: &Evidence) {
         if !self.initializes {
             return;
@@ -171,7 +171,7 @@ impl<'a> DiagnosedCcm<'a> {
     }
 }
 
-/// Whether its argument `--controllers` leaves the controller on that initializes nodes.
+/// Whether its argument `--controllers` enables the controller that initializes nodes.
 fn is_cloud_node_on(pod: &Pod) -> bool {
     pod.controllers.as_ref().is_none_or(|on| on.contains(&Controller::CloudNode))
 }

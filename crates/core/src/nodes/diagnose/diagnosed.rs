@@ -20,18 +20,18 @@ pub(super) const SKEW: i64 = 30;
 /// A cloud-controller-manager and what was found of it.
 pub(super) struct DiagnosedCcm<'a> {
     pub(super) ccm: &'a Ccm,
-    /// What to call it.
+    /// The name in messages.
     pub(super) name: String,
     pub(super) log: Log,
-    /// Whether it initializes nodes, by itself or by its node manager.
+    /// Whether it initializes nodes, itself or by its node manager.
     pub(super) initializes: bool,
-    /// What keeps it from initializing any node.
+    /// The findings that keep it from initializing any node.
     pub(super) findings: Vec<Finding>,
-    /// What was looked at for that.
+    /// The observations behind these findings.
     pub(super) observations: Vec<Observation>,
-    /// Whether it finds none of its nodes.
+    /// Whether it finds none of its nodes in the cloud.
     pub(super) is_wrong_scope: bool,
-    /// Whether nodes of it have a zone.
+    /// Whether any of its nodes has a zone.
     pub(super) has_zone: bool,
     /// The regions of the nodes that it has initialized.
     pub(super) regions: BTreeSet<String>,
@@ -83,7 +83,7 @@ impl<'a> DiagnosedCcm<'a> {
     }
 }
 
-/// Whether somebody holds it, as far as clocks tell.
+/// Whether the lease is held, as far as the clocks agree.
 pub(super) fn is_held(lease: &Lease, evidence: &Evidence) -> bool {
     lease.is_held(evidence.now, SKEW)
 }

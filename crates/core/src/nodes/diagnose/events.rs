@@ -13,12 +13,12 @@ use crate::nodes::{
 /// minutes.
 const FRESH: i64 = 360;
 
-/// Whether an Event announces that a node is deleted. It does so before the attempt: that the node is gone must be seen.
+/// Whether an Event announces the deletion of a node. It precedes the attempt, so it does not prove that the node is gone.
 pub(super) fn is_deletion(event: &NodeEvent) -> bool {
     event.reason == "DeletingNode" && event.component == COMPONENT
 }
 
-/// Whether an Event says that the attempt of another one came to nothing: then somebody else has deleted the node.
+/// Whether an Event says that this announced deletion was refused. If the node is gone all the same, something else has deleted it.
 pub(super) fn undoes(event: &NodeEvent, deletion: &NodeEvent) -> bool {
     let is_same = event.node == deletion.node && event.uid == deletion.uid;
     event.reason == REFUSED && is_same && event.last >= deletion.last

@@ -20,7 +20,7 @@ const OTHER_TAINTS: [&str; 4] = [
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 ];
 
-/// Whether a providerID is of a distribution, or of Harvester, not of a cloud that the operator knows.
+/// Whether a distribution or Harvester has set the providerID, and not a cloud that the operator knows.
 pub(super) fn is_trap(provider_id: &str) -> bool {
     author(provider_id).is_some() || provider_id.starts_with("harvester://")
 }
@@ -76,7 +76,7 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut 
     ask_zone(cluster, node, owners, answer);
 }
 
-/// What the conditions say about its network.
+/// The problem of its network according to its conditions.
 fn ask_network(cluster: &Cluster, node: &Node, answer: &mut Answer) {
     let name = &node.name;
     if node.network_unavailable == "NoRouteCreated" && node.has_pod_cidr {
@@ -90,7 +90,7 @@ fn ask_network(cluster: &Cluster, node: &Node, answer: &mut Answer) {
     }
 }
 
-/// Whether it lacks a zone that the other nodes of its cloud have.
+/// Whether the node has no zone although the other nodes of its cloud have one.
 fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
     let [owner] = owners.ccms.as_slice() else { return };
     let Some(diagnosed) = cluster.ccms.get(*owner).filter(|diagnosed| diagnosed.identity().has_zones) else { return };
@@ -106,7 +106,7 @@ fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer
     }
 }
 
-/// Whether nothing asks for a cloud-controller-manager for it, although there is one that would come.
+/// Whether the node does not ask for a cloud-controller-manager although one would initialize it.
 fn is_not_external(cluster: &Cluster, node: &Node) -> bool {
     let is_bare = !node.is_uninitialized() && node.provider_id.is_empty();
     is_bare && !node.is_terminating && cluster.ccms.iter().any(|ccm| ccm.initializes)

@@ -58,7 +58,7 @@ pub(super) fn ask(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
     }
 }
 
-/// Whether a pod is being deleted on a node that is not there, or whose kubelet does not report: nobody confirms that it has ended.
+/// Whether a pod is being deleted on a node that is gone, or whose kubelet is silent: nothing confirms that it has ended.
 fn is_stuck(evidence: &Evidence, pod: &Pod) -> bool {
     let is_host = |node: &Node| node.name == pod.node && node.has_live_kubelet();
     pod.is_terminating && !evidence.nodes.iter().any(is_host)
@@ -127,7 +127,7 @@ fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
     }
 }
 
-/// Whether it has recovered: it is ready, and holds the lease.
+/// Whether the pod has recovered: it is ready and holds the lease.
 fn leads(diagnosed: &DiagnosedCcm, evidence: &Evidence, pod: &Pod) -> bool {
     pod.is_ready && (evidence.leases.is_none() || diagnosed.log.leads() || diagnosed.is_held_by(evidence, pod))
 }

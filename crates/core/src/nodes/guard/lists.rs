@@ -15,7 +15,7 @@ use crate::facts::ccm::Deletable;
 /// How long a list must have been live: each API server refreshes its policies every second.
 pub const REFRESH: Duration = Duration::from_secs(5);
 
-/// What is live.
+/// The live policy and role.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     /// The entries of the policy, each with the time for which it has been seen; `None` if the policy or its binding is not as

@@ -113,7 +113,7 @@ impl Why {
         }
     }
 
-    /// Whether the cause threatens all nodes and not only this one.
+    /// Whether the cause affects all nodes and not only this one.
     pub fn is_alarm(&self) -> bool {
         matches!(self, Self::NoReadyNode | Self::TooMany { .. } | Self::ClocksDiffer)
     }
