@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use ccm_operator::{
     api::placement::Distribution,
     plan::{
-        install::{Installation, NAME, external::External},
+        install::{Installation, NAME, external::CarriedProviders},
         limits::Limits,
     },
     provider::embedded,
@@ -68,7 +68,7 @@ fn installation() -> Result<String> {
         expose_metrics: false,
         metrics_certificate: None,
         limits: Limits::default(),
-        external: External::default(),
+        external: CarriedProviders::default(),
     };
     let mut texts = Vec::new();
     for (_, bytes) in embedded::install() {

@@ -10,7 +10,7 @@ use crate::{
     error::chain,
     object::reference::{self, Reference},
     plan::Plan,
-    provider::Phase,
+    provider::{Phase, external::Pinning},
     text::output,
 };
 
@@ -37,7 +37,7 @@ pub enum DiffFormat {
 pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
     let (changes, bad_input) = runtime()?.block_on(async {
         let reader = args.cluster.reader().await?;
-        let catalog = args.cluster.providers.catalog(false)?;
+        let catalog = args.cluster.providers.catalog(Pinning::Optional)?;
         let mut facts = reader.facts(args.cluster.images_json.as_deref()).await?;
         // A defect of the input leaves the live ConfigMaps unchanged.
         let (config, bad_input) = match reader.cloud_config(&catalog, &facts).await? {

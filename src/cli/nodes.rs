@@ -15,7 +15,7 @@ use super::{
 use crate::{
     evidence,
     nodes::{diagnose::diagnose, diagnosis::Diagnosis, evidence::Unseen, reason::Reason},
-    provider::catalog::Catalog,
+    provider::{catalog::Catalog, external::Pinning},
     text::suggest::did_you_mean,
 };
 
@@ -99,7 +99,7 @@ impl Report {
 
 /// Prints the nodes; the exit code says whether something is wrong.
 pub(super) fn run(args: &NodesArgs) -> anyhow::Result<ExitCode> {
-    let catalog = args.providers.catalog(false)?;
+    let catalog = args.providers.catalog(Pinning::Optional)?;
     runtime()?.block_on(async {
         match &args.command {
             Some(NodesCommand::Retry(args)) => return retry::run(args, &catalog).await,

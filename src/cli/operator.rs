@@ -40,7 +40,7 @@ use crate::{
         review::{self, Reviewer},
         serving::Serving,
     },
-    provider::external::{External, read::Externals},
+    provider::external::{ExternalProvider, Pinning, read::ExternalProviders},
     version::{COMMIT, VERSION},
 };
 
@@ -230,9 +230,9 @@ fn view_settings(
 }
 
 /// Reads the external providers, and says which are used and which are not.
-fn externals(common: &ControllersArgs) -> anyhow::Result<Externals> {
-    let externals = common.providers.externals(true)?;
-    for External { provider, origin, .. } in externals.used() {
+fn externals(common: &ControllersArgs) -> anyhow::Result<ExternalProviders> {
+    let externals = common.providers.externals(Pinning::Required)?;
+    for ExternalProvider { provider, origin, .. } in externals.accepted() {
         let name = &provider.name;
         info!("the external provider {name} is that of {}, {}", origin.path, origin.digest);
         for exception in &origin.policy_exceptions {

@@ -18,7 +18,7 @@ use crate::{
         read::{Overview, check},
         screen::Report,
     },
-    provider::catalog::Catalog,
+    provider::{catalog::Catalog, external::Pinning},
 };
 
 #[derive(Args, Debug)]
@@ -48,7 +48,7 @@ pub struct PreflightArgs {
 
 /// Prints the checks; the exit code says whether one of them refuses.
 pub(super) fn run(args: &PreflightArgs) -> anyhow::Result<ExitCode> {
-    let catalog = args.providers.catalog(false)?;
+    let catalog = args.providers.catalog(Pinning::Optional)?;
     let report = runtime()?.block_on(async {
         let client = args.cluster.client().await?;
         report(args, &client, &catalog).await

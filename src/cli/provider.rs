@@ -12,9 +12,9 @@ use crate::{
     plan::show,
     provider::{
         Flavor, Phase, Provider, embedded,
-        external::{self, Wanted, policy::PolicyFile},
+        external::{self, Pinning, ProviderRequest, policy::PolicyFile},
         folder::ParsedProvider,
-        package::read::{Form, Loaded},
+        package::read::{Form, LoadedPackage},
         verify::{self, DRY_RUN, Finding, Policy, policy::policy_for},
     },
     text::output,
@@ -119,7 +119,7 @@ impl PolicyArgs {
 
     /// Reads the policy. By default nothing is allowed.
     fn read(&self) -> anyhow::Result<Policy> {
-        let loaded = self.file().map(|file| external::read::policy(&file, false)).transpose();
+        let loaded = self.file().map(|file| external::read::read_policy(&file, Pinning::Optional)).transpose();
         Ok(loaded.map_err(anyhow::Error::msg)?.unwrap_or_default().policy)
     }
 
@@ -136,7 +136,7 @@ impl PolicyArgs {
     }
 
     /// The provider of a package, if the operator would accept it. Otherwise the error names the policy that would allow it.
-    fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Provider> {
+    fn accept(&self, target: &str, loaded: LoadedPackage) -> anyhow::Result<Provider> {
         let parsed_providers = target::parsed_providers(&loaded);
         if loaded.form == Form::BuiltIn && self.provider_policy.is_some() {
             return Err(wrong_usage(NO_POLICY));
@@ -146,8 +146,8 @@ impl PolicyArgs {
         }
         let policy = self.read()?;
         self.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
-        let wanted = Wanted { path: Some(target.into()), ..Wanted::default() };
-        match external::read::accept(&wanted, loaded, &policy) {
+        let request = ProviderRequest { path: Some(target.into()), ..ProviderRequest::default() };
+        match external::read::check_package(&request, loaded, &policy) {
             Ok(external) => Ok(Arc::unwrap_or_clone(external.provider)),
             Err(refused) => {
                 if let Some(needed) = policy_for(&parsed_providers, &policy) {

@@ -10,9 +10,9 @@ use crate::{
         catalog::Catalog,
         embedded,
         external::{
-            Wanted,
+            Pinning, ProviderRequest,
             policy::PolicyFile,
-            read::{Externals, Settings},
+            read::{ExternalProviders, ExternalSettings},
         },
     },
     text::suggest::did_you_mean,
@@ -42,11 +42,11 @@ pub struct ProviderFlags {
 
 impl ProviderFlags {
     /// Reads what is asked for by flags and the environment.
-    pub(super) fn externals(&self, is_pinned: bool) -> anyhow::Result<Externals> {
-        let of_flags = self.provider.iter().map(|text| Ok(Wanted::of_flag(text)));
+    pub(super) fn externals(&self, pinning: Pinning) -> anyhow::Result<ExternalProviders> {
+        let of_flags = self.provider.iter().map(|text| Ok(ProviderRequest::of_flag(text)));
         // What is not UTF-8 enables nothing, and is refused.
         let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        let of_environment = Wanted::of_environment(variable).transpose();
+        let of_environment = ProviderRequest::of_environment(variable).transpose();
         let known = embedded::names();
         if let Some(unknown) = self.replace_built_in.iter().find(|name| !known.contains(&name.as_str())) {
             let hint = did_you_mean(unknown, known.iter().copied());
@@ -59,19 +59,18 @@ impl ProviderFlags {
         if let Some(name) = self.provider.iter().find(is_name) {
             bail!("--provider: {name} comes with this program; the flag is for the path of one that does not");
         }
-        let settings = Settings {
-            wanted: of_flags.chain(of_environment).collect(),
+        let settings = ExternalSettings {
+            requests: of_flags.chain(of_environment).collect(),
             policy: self.provider_policy.as_deref().map(PolicyFile::of_flag),
             replace: self.replace_built_in.clone(),
-            is_pinned,
+            pinning,
         };
-        Ok(Externals::read(embedded::catalog()?, settings))
+        Ok(ExternalProviders::read(embedded::catalog()?, settings))
     }
 
-    /// Every provider; one that is refused is an error. They are pinned where they run with the credentials of the bootstrap VM, or
-    /// are applied.
-    pub(super) fn catalog(&self, is_pinned: bool) -> anyhow::Result<Catalog> {
-        let catalog = self.externals(is_pinned)?.catalog();
+    /// The catalog of all providers. A refused provider is an error.
+    pub(super) fn catalog(&self, pinning: Pinning) -> anyhow::Result<Catalog> {
+        let catalog = self.externals(pinning)?.catalog();
         catalog.check()?;
         Ok(catalog)
     }

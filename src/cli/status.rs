@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     controllers::view::images_of_file,
+    provider::external::Pinning,
     status::screen::{self, Report},
 };
 
@@ -30,7 +31,7 @@ pub struct StatusArgs {
 
 /// Prints the report; the exit code says whether the cluster is healthy.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let catalog = args.cluster.providers.catalog(false)?;
+    let catalog = args.cluster.providers.catalog(Pinning::Optional)?;
     if let Some(path) = &args.cluster.images_json {
         images_of_file(path)?;
     }

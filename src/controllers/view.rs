@@ -24,7 +24,7 @@ use crate::{
     nodes::identity::CcmIdentity,
     object::reference::Reference,
     plan::{Plan, limits::Limits},
-    provider::{OpenShift, Phase, catalog::Catalog, external::read::Externals},
+    provider::{OpenShift, Phase, catalog::Catalog, external::read::ExternalProviders},
     status::cluster_operator::Status,
 };
 
@@ -54,7 +54,7 @@ pub struct View {
     pub(super) target: Target,
     pub(super) settings: ViewSettings,
     pub(super) catalog: Catalog,
-    externals: Externals,
+    externals: ExternalProviders,
     catalog_changed: bool,
     documents: Documents,
     facts: Facts,
@@ -74,7 +74,7 @@ impl View {
     /// A cluster that has not been seen yet. Must be called in a runtime.
     pub fn new(
         (client, metrics): (Client, Metrics),
-        externals: Externals,
+        externals: ExternalProviders,
         settings: ViewSettings,
         single_replica: watch::Sender<Option<bool>>,
     ) -> Self {
@@ -340,7 +340,7 @@ pub(super) mod tests {
         };
         let mut view = View::new(
             (client, Metrics::default()),
-            Externals::none(embedded::catalog().unwrap()),
+            ExternalProviders::none(embedded::catalog().unwrap()),
             settings,
             watch::channel(None).0,
         );

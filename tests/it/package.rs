@@ -66,7 +66,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 #[test]
 fn every_form_of_a_provider_has_one_digest() -> Result<()> {
     let folder = TempDir::new()?;
-    let digest = exoscale()?.digest() + "\n";
+    let digest = exoscale()?.digest().to_owned() + "\n";
     write(&folder.path().join("exoscale"), exoscale()?.files())?;
     let (listed, _) = printed(folder.path(), &["list", "-o", "json"])?;
     let listed: Value = serde_json::from_str(&listed)?;
@@ -139,7 +139,7 @@ fn an_image_layout_is_written_whole_or_not_at_all() -> Result<()> {
     let folder = TempDir::new()?;
     let (digest, messages) = printed(folder.path(), &["pack", "exoscale", "--oci-layout", "exoscale"])?;
     assert_eq!(digest.trim(), exoscale()?.oci_layout().digest);
-    assert!(messages.contains(&exoscale()?.digest()), "{messages}");
+    assert!(messages.contains(exoscale()?.digest()), "{messages}");
     assert_eq!(names(&folder.path().join("exoscale"))?, ["blobs", "index.json", "oci-layout"]);
     assert_eq!(printed(folder.path(), &["digest", "./exoscale"])?.0, digest);
     let (_, messages) = printed(folder.path(), &["digest", "./exoscale"])?;

@@ -17,7 +17,7 @@ use ccm_operator::{
         health::Health,
         leadership::{Authority, Deadline, Leadership, Now},
     },
-    provider::{embedded, external::read::Externals},
+    provider::{embedded, external::read::ExternalProviders},
     text::kubectl::Access,
 };
 use kube::api::DeleteParams;
@@ -69,7 +69,7 @@ impl Told {
             limits: Limits::default(),
             remove_providers: Vec::new(),
         };
-        let externals = Externals::none(embedded::catalog()?);
+        let externals = ExternalProviders::none(embedded::catalog()?);
         let view = View::new((client, metrics), externals, settings, watch::channel(None).0);
         Ok(Controllers::new(view, self.shutdown.subscribe(), Health::starting())
             .with_config_sync(self.authority(), lab.system_bundle())

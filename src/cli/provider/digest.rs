@@ -10,11 +10,11 @@ use super::{PolicyArgs, target::load};
 use crate::{
     cli::flags::{OutputFormat, print, say, wrong_usage},
     provider::{
-        external::{self, policy::PolicyFile},
+        external::{self, Pinning, policy::PolicyFile},
         folder::has_yaml_extension,
         package::{
             self,
-            read::{Form, Loaded},
+            read::{Form, LoadedPackage},
         },
         verify::{self, Policy},
     },
@@ -65,10 +65,10 @@ fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
 }
 
 /// Says what the operator would refuse, as whoever pins a package should know it.
-pub(super) fn warn_of_refusal(target: &str, loaded: &Loaded, policy: &Policy) {
+pub(super) fn warn_of_refusal(target: &str, loaded: &LoadedPackage, policy: &Policy) {
     let is_external = !matches!(loaded.form, Form::BuiltIn);
-    let broken = if is_external { verify::check(&loaded.package.parsed_providers(), policy) } else { Vec::new() };
-    if let Some(first) = broken.first() {
+    let defects = is_external.then(|| verify::check_external(&loaded.package.parsed_providers(), policy));
+    if let Some(first) = defects.unwrap_or_default().findings.first() {
         say(&format!("warning: the operator would refuse it: {first}; see `ccm-operator provider verify {target}`"));
     }
 }
@@ -76,7 +76,8 @@ pub(super) fn warn_of_refusal(target: &str, loaded: &Loaded, policy: &Policy) {
 /// The digest of what is a policy, as the operator would read it.
 fn policy(target: &str) -> anyhow::Result<Pin> {
     let file = PolicyFile { path: target.into(), digest: None };
-    let text = external::read::policy(&file, false).map_err(anyhow::Error::msg)?.text.unwrap_or_default();
+    let text =
+        external::read::read_policy(&file, Pinning::Optional).map_err(anyhow::Error::msg)?.text.unwrap_or_default();
     let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Pin { name, form: json!("policy"), digest: package::digest(text.as_bytes()) })
 }

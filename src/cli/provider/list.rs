@@ -10,7 +10,11 @@ use crate::{
         providers::ProviderFlags,
     },
     plan::show::{self, Summary},
-    provider::{catalog::Catalog, embedded, external::External},
+    provider::{
+        catalog::Catalog,
+        embedded,
+        external::{ExternalProvider, Pinning},
+    },
     version::VERSION,
 };
 
@@ -28,10 +32,10 @@ pub struct ListArgs {
 
 /// Prints the list; the exit code says whether an external provider is refused.
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
-    let externals = args.providers.externals(false)?;
+    let externals = args.providers.externals(Pinning::Optional)?;
     let catalog = externals.catalog();
     let mut summaries = built_in(externals.built_in(), &catalog)?;
-    externals.used().for_each(|one| summaries.extend(external(one, &catalog)));
+    externals.accepted().for_each(|one| summaries.extend(external(one, &catalog)));
     let refused = catalog.refused().iter().map(|refused| format!("{refused}\n"));
     let refused: String = refused.collect();
     // Then none is used.
@@ -44,7 +48,7 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
 fn built_in(all: &Catalog, used: &Catalog) -> anyhow::Result<Vec<Summary>> {
     let mut digests = BTreeMap::new();
     for name in embedded::names() {
-        digests.insert(name, embedded::package(name)?.digest());
+        digests.insert(name, embedded::package(name)?.digest().to_owned());
     }
     let digest = |name: &str| digests.get(name).map(String::as_str).unwrap_or_default();
     let unused = |name: &str| {
@@ -58,7 +62,7 @@ fn built_in(all: &Catalog, used: &Catalog) -> anyhow::Result<Vec<Summary>> {
     Ok(openshift.chain(kubernetes).collect())
 }
 
-fn external(External { provider, origin, .. }: &External, catalog: &Catalog) -> Vec<Summary> {
+fn external(ExternalProvider { provider, origin, .. }: &ExternalProvider, catalog: &Catalog) -> Vec<Summary> {
     let openshift = provider.openshift.iter().map(|one| Summary::of(one, &origin.digest, "external"));
     let kubernetes = provider.kubernetes.iter().map(|one| Summary::of(one, &origin.digest, "external"));
     let refused = catalog.refused().first().map(ToString::to_string);

@@ -83,7 +83,7 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
             .write_all(&bytes)
             .and_then(|()| io::stdout().flush())
             .context("failed to write to standard output")?;
-        say(&package.digest());
+        say(package.digest());
         return Ok(());
     }
     if !args.configmap {

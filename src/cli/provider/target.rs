@@ -9,7 +9,7 @@ use crate::{
         embedded,
         external::PIN,
         folder::ParsedProvider,
-        package::read::{self as package, Form, Loaded},
+        package::read::{self as package, Form, LoadedPackage},
         payload::Payload,
         read,
     },
@@ -20,7 +20,7 @@ pub(super) enum Target {
     /// A folder with `assets/CLOUD/` of many providers, and the install payload if it has one.
     Tree(Vec<ParsedProvider>, Option<Payload>),
     /// A provider that comes with this program, or one provider's own folder, or a tar of it.
-    Provider(Loaded),
+    Provider(LoadedPackage),
 }
 
 impl Target {
@@ -38,14 +38,14 @@ impl Target {
 }
 
 /// The package of a provider that comes with this program, by its name, or that of a path.
-pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
+pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
     let path = Path::new(target);
     if embedded::names().contains(&target) {
         let package = embedded::package(target)?;
         if path.is_dir() {
             say(&format!("{target}: the provider that comes with this program; the folder is ./{target}"));
         }
-        return Ok(Loaded { digest: package.digest(), package, form: Form::BuiltIn });
+        return Ok(LoadedPackage { digest: package.digest().to_owned(), package, form: Form::BuiltIn });
     }
     // One that may not be looked at gets its own error where it is read.
     if path.try_exists().unwrap_or(true) {
@@ -63,7 +63,7 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
 }
 
 /// The parsed providers of a package. The files of those that come with this program are where the repository has them.
-pub(super) fn parsed_providers(loaded: &Loaded) -> Vec<ParsedProvider> {
+pub(super) fn parsed_providers(loaded: &LoadedPackage) -> Vec<ParsedProvider> {
     if loaded.form == Form::BuiltIn {
         embedded::parsed_providers_of(loaded.package.name())
     } else {

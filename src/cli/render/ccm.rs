@@ -11,7 +11,7 @@ use crate::{
     cli::{flags::say, providers::ProviderFlags},
     facts::{ccm::Ccm, cluster::Cluster, read, version::Minor},
     plan::{Plan, kubernetes, write},
-    provider::{Phase, catalog::Catalog},
+    provider::{Phase, catalog::Catalog, external::Pinning},
 };
 
 const HELP: &str = "\
@@ -44,7 +44,7 @@ pub struct CcmArgs {
 }
 
 pub(super) fn run(args: &CcmArgs) -> anyhow::Result<()> {
-    let catalog = args.providers.catalog(false)?;
+    let catalog = args.providers.catalog(Pinning::Optional)?;
     let KubernetesFlags { distribution, control_plane_nodes } = args.cluster;
     let cluster = Cluster { minor: args.kubernetes_version, distribution, control_plane_nodes };
     let ccm = read::ccm(&args.config, cluster)?;

@@ -14,13 +14,13 @@ use crate::{
         providers::{EXTERNAL_PROVIDERS, ProviderFlags},
     },
     plan::{
-        install::{Installation, NAME, external::External},
+        install::{Installation, NAME, external::CarriedProviders},
         rbac,
     },
     provider::{
         catalog::Catalog,
         embedded,
-        external::read::Externals,
+        external::{Pinning, read::ExternalProviders},
         kubernetes::{Descriptor, Kubernetes},
         verify::Policy,
     },
@@ -96,7 +96,7 @@ pub struct InstallArgs {
 }
 
 pub(super) fn run(args: &InstallArgs) -> anyhow::Result<()> {
-    let externals = args.external.externals(false)?;
+    let externals = args.external.externals(Pinning::Optional)?;
     let files = files(args, &externals)?;
     if args.image.is_none() {
         say("the operator's image is a placeholder: give --image to replace it");
@@ -105,7 +105,7 @@ pub(super) fn run(args: &InstallArgs) -> anyhow::Result<()> {
 }
 
 /// The files of the installation.
-fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn files(args: &InstallArgs, externals: &ExternalProviders) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let catalog = externals.catalog();
     catalog.check()?;
     let providers = chosen(args, externals, &catalog)?;
@@ -125,7 +125,7 @@ fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathB
         metrics_certificate: args.metrics_certificate_secret.clone(),
         limits: args.limits.limits(),
         providers,
-        external: External { remove: or_default(&args.remove_provider, Vec::new), ..carried(externals)? },
+        external: CarriedProviders { remove: or_default(&args.remove_provider, Vec::new), ..carried(externals)? },
     };
     let mut files = Vec::new();
     for (name, bytes) in embedded::install() {
@@ -149,8 +149,12 @@ fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathB
 }
 
 /// The providers that may be asked for, by name.
-fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Kubernetes>> {
-    let names = || externals.used().map(|external| &external.provider.name);
+fn chosen<'a>(
+    args: &InstallArgs,
+    externals: &ExternalProviders,
+    catalog: &'a Catalog,
+) -> anyhow::Result<Vec<&'a Kubernetes>> {
+    let names = || externals.accepted().map(|external| &external.provider.name);
     if args.providers.is_empty() && args.remove_provider.is_empty() && names().next().is_none() {
         let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
         return Err(wrong_usage(&format!("give --provider PATH, or --providers: {}", all.join(", "))));
@@ -175,18 +179,18 @@ fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -
 }
 
 /// Says that the policy is about other providers only, as `provider verify` does: a name may be mistyped.
-fn warn_of_policy(externals: &Externals) {
+fn warn_of_policy(externals: &ExternalProviders) {
     let Ok(Some(Ok(policy))) = externals.policy().map(|text| text.map(Policy::parse)) else { return };
-    let of_others: Option<Vec<_>> = externals.used().map(|one| policy.is_of_others(&one.provider.name)).collect();
+    let of_others: Option<Vec<_>> = externals.accepted().map(|one| policy.is_of_others(&one.provider.name)).collect();
     for problem in of_others.unwrap_or_default() {
         say(&format!("warning: --provider-policy: {problem}"));
     }
 }
 
 /// The packages of external providers that the installation carries.
-fn carried(externals: &Externals) -> anyhow::Result<External> {
-    Ok(External {
-        packages: externals.used().map(|external| external.package.clone()).collect(),
+fn carried(externals: &ExternalProviders) -> anyhow::Result<CarriedProviders> {
+    Ok(CarriedProviders {
+        packages: externals.accepted().map(|external| external.package.clone()).collect(),
         policy: externals.policy().map_err(|why| anyhow::anyhow!("{why}"))?.map(ToOwned::to_owned),
         replace: externals.replaced().to_vec(),
         remove: Vec::new(),

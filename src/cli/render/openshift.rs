@@ -18,7 +18,7 @@ use crate::{
     config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{DEFAULT_NAMESPACE, Facts, Settings, read::Files},
     plan::write,
-    provider::Phase,
+    provider::{Phase, external::Pinning},
 };
 
 /// The files that describe an OpenShift cluster.
@@ -76,7 +76,7 @@ pub(super) fn bootstrap(args: &BootstrapArgs) -> anyhow::Result<()> {
     let files = Files { cloud_config: args.cloud_config_file.clone(), ..args.cluster.files() };
     let settings = Settings { namespace: DEFAULT_NAMESPACE.to_owned(), ..Settings::default() };
     let facts = facts(&files, &settings)?;
-    let catalog = args.providers.catalog(true)?;
+    let catalog = args.providers.catalog(Pinning::Required)?;
     let plan = planned(&catalog, &facts, Phase::Bootstrap)?;
     let config_map = files.cloud_config_map()?;
     let given = files.cloud_config(&facts.cloud_config, config_map.as_ref())?;
@@ -153,7 +153,7 @@ pub(super) fn cluster(args: &RenderClusterArgs) -> anyhow::Result<()> {
         ..Settings::default()
     };
     let facts = facts(&files, &settings)?;
-    let plan = planned(&args.providers.catalog(true)?, &facts, Phase::Cluster)?;
+    let plan = planned(&args.providers.catalog(Pinning::Required)?, &facts, Phase::Cluster)?;
     let sources = [
         (&files.proxy, "the proxy (--proxy-file)"),
         (&files.feature_gate, "the feature gates (--feature-gate-file)"),

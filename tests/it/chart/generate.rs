@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     api::placement::{ApiServer, Distribution},
     plan::{
-        install::{Installation, external::External},
+        install::{Installation, external::CarriedProviders},
         limits::Limits,
     },
     provider::{catalog::Catalog, embedded, kubernetes::Kubernetes},
@@ -150,7 +150,7 @@ pub(super) fn base<'a>() -> Installation<'a> {
         expose_metrics: false,
         metrics_certificate: None,
         limits: Limits { names: vec!["name-of-the-chart".into()], ..Limits::default() },
-        external: External::default(),
+        external: CarriedProviders::default(),
     }
 }
 

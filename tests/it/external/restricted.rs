@@ -15,7 +15,7 @@ use ccm_operator::{
     provider::{
         Phase,
         catalog::Catalog,
-        external::{Wanted, read::Externals, read::Settings},
+        external::{Pinning, ProviderRequest, read::ExternalProviders, read::ExternalSettings},
         restriction::is_restriction,
     },
 };
@@ -50,9 +50,10 @@ fn planned(root: &TempDir) -> Result<Vec<Object>> {
         edit(&folder, "assets/kubernetes/provider.yaml", "metadataPrefixes: []", &declared)?;
     }
     let digest = package::read::read(&folder)?.digest;
-    let wanted = Wanted { path: Some(folder), digest: Some(digest), name: None };
-    let settings = Settings { wanted: vec![Ok(wanted)], is_pinned: true, ..Settings::default() };
-    let catalog: Catalog = Externals::read(embedded::catalog()?, settings).catalog();
+    let wanted = ProviderRequest { path: Some(folder), digest: Some(digest), name: None };
+    let settings =
+        ExternalSettings { requests: vec![Ok(wanted)], pinning: Pinning::Required, ..ExternalSettings::default() };
+    let catalog: Catalog = ExternalProviders::read(embedded::catalog()?, settings).catalog();
     catalog.check()?;
     let cluster = Facts { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
     let spec = serde_json::from_value(json!({"provider": "acme"}))?;

@@ -7,7 +7,7 @@ pub mod external;
 
 use serde_json::{Value, json};
 
-use external::External;
+use external::CarriedProviders;
 
 use super::{
     grants::{Grants, written},
@@ -60,7 +60,7 @@ pub struct Installation<'a> {
     /// What `CloudControllerManager`s may ask for.
     pub limits: Limits,
     /// The providers that do not come with the operator.
-    pub external: External,
+    pub external: CarriedProviders,
 }
 
 impl Installation<'_> {

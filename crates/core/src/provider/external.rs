@@ -1,4 +1,4 @@
-//! External providers: the one that is asked for, and the reasons not to use it (pure).
+//! External providers: the requests for them, and the reasons to refuse one (pure).
 //!
 //! This module fails closed: a requested provider that does not pass every check is refused by name, and no built-in
 //! provider replaces it.
@@ -19,19 +19,19 @@ use crate::{
     text::output::printable,
 };
 
-/// What stands before the digest of a pinned path: `PATH@sha256:HEX`.
+/// The text between a pinned path and its digest: `PATH@sha256:HEX`.
 pub const PIN: &str = "@sha256:";
 
-/// The variables of the environment that ask for an external provider, as other systems with external providers name them.
+/// The environment variables that request an external provider. Other systems with external providers use the same names.
 pub const CLOUD_PROVIDER: &str = "CLOUD_PROVIDER";
 const ENABLE: &str = "ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN";
 const PATH: &str = "CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH";
 const HASH: &str = "CLOUD_PROVIDER_EXTERNAL_PLUGIN_HASH";
 
-/// A path, and the digest behind it, as `PATH@sha256:HEX`. What is no whole digest is left to whoever checks it.
-fn split(text: &str) -> (&str, Option<String>) {
+/// Splits `PATH@sha256:HEX` into the path and the digest. The digest is checked later.
+fn split_pin(text: &str) -> (&str, Option<String>) {
     let is_hex = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // As in the environment, the name of the algorithm may be absent.
+    // The name of the algorithm may be absent, as in the environment variable.
     let bare = || text.rsplit_once('@').filter(|(_, hex)| is_hex(hex));
     match text.rsplit_once(PIN).or_else(bare) {
         Some((path, hex)) => (path, Some(format!("sha256:{hex}"))),
@@ -39,30 +39,40 @@ fn split(text: &str) -> (&str, Option<String>) {
     }
 }
 
-/// A provider that is asked for.
+/// Whether a path that the user gives needs a digest. A digest that is given is always checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// The path needs a digest, because its files are applied to a cluster or run with the credentials of the bootstrap VM.
+    #[default]
+    Required,
+    /// The path needs no digest, because its files are only shown.
+    Optional,
+}
+
+/// A request for an external provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// The folder, the tar or the OCI image layout; `None` if that is not said.
+pub struct ProviderRequest {
+    /// The path of the folder, the tar or the OCI image layout, if it is given.
     pub path: Option<PathBuf>,
-    /// The digest that it must have, `sha256:HEX`; `None` if that is not said.
+    /// The digest that the package must have, `sha256:HEX`, if it is given.
     pub digest: Option<String>,
-    /// The name that it must have; `None`: that of its file or folder.
+    /// The name that the provider must have. By default it is the name of the file or folder.
     pub name: Option<String>,
 }
 
-/// Where an external provider comes from.
+/// The origin of an external provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The path, for people.
+    /// The path, for messages.
     pub path: String,
-    /// The digest of its package.
+    /// The digest of the package.
     pub digest: String,
-    /// What the administrator's policy lets pass beyond the rules for external providers, for people.
+    /// The exceptions from the rules for external providers that the administrator's policy allows, for messages.
     pub policy_exceptions: Vec<String>,
 }
 
 impl Origin {
-    /// The origin in words.
+    /// The origin as a phrase for messages.
     pub fn words(&self) -> String {
         let exceptions = match self.policy_exceptions.as_slice() {
             [] => String::new(),
@@ -72,21 +82,21 @@ impl Origin {
     }
 }
 
-/// An external provider that has passed every check of its own.
+/// An external provider that has passed every check of its package.
 #[derive(Clone, Debug)]
-pub struct External {
-    /// Its package.
+pub struct ExternalProvider {
+    /// The package.
     pub package: Package,
-    /// What is used of it, shared with each catalog.
+    /// The provider in the package, shared with each catalog.
     pub provider: Arc<Provider>,
-    /// Where it comes from.
+    /// The origin of the package.
     pub origin: Origin,
 }
 
-impl External {
-    /// The provider of a package and its parsed providers, with the policies that restrict its accounts, or the first defect.
-    pub fn new(package: Package, parsed_providers: &[ParsedProvider], origin: Origin) -> Result<Self, Error> {
-        let Provider { name, openshift, kubernetes } = Provider::of(package.name(), parsed_providers)?;
+impl ExternalProvider {
+    /// Adds the policies that restrict the accounts of the provider in a package. Fails with a defect of the provider.
+    pub fn new(package: Package, provider: Provider, origin: Origin) -> Result<Self, Error> {
+        let Provider { name, openshift, kubernetes } = provider;
         let provider = Provider {
             name,
             openshift: openshift.map(|one| one.restricted(&origin)).transpose()?,
@@ -96,13 +106,13 @@ impl External {
     }
 }
 
-/// An external provider that is asked for and not used.
+/// An external provider that is requested and refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", printable(&message(&format!("the external provider {} is refused: {why}", self.title()))))]
 pub struct Refused {
-    /// The names that it may have, for people: nothing proves one. So whatever is refused keeps all providers from being used.
+    /// The names that the provider may have, for messages. None of them is verified, so that a refusal keeps all providers from being used.
     pub names: BTreeSet<String>,
-    /// Why, and what to do, for people.
+    /// The reason and its fix, for messages.
     pub why: String,
 }
 
@@ -113,15 +123,15 @@ impl Refused {
     }
 }
 
-impl Wanted {
-    /// What a flag asks for: a path, and the digest after `@`.
+impl ProviderRequest {
+    /// Reads the value of a flag: a path, and the digest after `@`.
     pub fn of_flag(text: &str) -> Self {
-        let (path, digest) = split(text);
+        let (path, digest) = split_pin(text);
         let path = (!path.is_empty()).then(|| PathBuf::from(path));
         Self { path, digest, name: None }
     }
 
-    /// What the environment asks for, if it enables an external provider.
+    /// Reads the environment variables, if they enable an external provider.
     pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Refused> {
         let given = |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let name = given(CLOUD_PROVIDER);
@@ -134,37 +144,46 @@ impl Wanted {
             }
         }
         let hash = given(HASH).map(|hash| if hash.contains(':') { hash } else { format!("sha256:{hash}") });
-        let wanted = Self { path: given(PATH).map(PathBuf::from), digest: hash, name };
-        let missing =
-            [(CLOUD_PROVIDER, wanted.name.is_none()), (PATH, wanted.path.is_none()), (HASH, wanted.digest.is_none())];
+        let request = Self { path: given(PATH).map(PathBuf::from), digest: hash, name };
+        let missing = [
+            (CLOUD_PROVIDER, request.name.is_none()),
+            (PATH, request.path.is_none()),
+            (HASH, request.digest.is_none()),
+        ];
         match missing.into_iter().find(|(_, is_missing)| *is_missing) {
-            Some((missing, _)) => Err(wanted.refused(format!("{ENABLE} is true, and {missing} is not set"))),
-            None => Ok(Some(wanted)),
+            Some((missing, _)) => Err(request.refused(format!("{ENABLE} is true, and {missing} is not set"))),
+            None => Ok(Some(request)),
         }
     }
 
-    /// Its path.
+    /// The path, or a refusal if none is given.
     pub fn given_path(&self) -> Result<&Path, Refused> {
         self.path.as_deref().ok_or_else(|| self.refused("no path is given".to_owned()))
     }
 
-    /// Checks that a digest is given, and is one.
-    pub fn check_pin(&self) -> Result<&str, Refused> {
-        let Some(digest) = &self.digest else {
-            let path = self.path.as_deref().unwrap_or(Path::new("PATH")).display();
-            return Err(self.refused(format!(
-                "no digest is given, so its files could be anybody's: look at them, then give --provider {path}{PIN}… with the digest \
-                 that `ccm-operator provider digest {path}` prints"
-            )));
-        };
-        if !is_digest(digest) {
-            return Err(self.refused(format!("{digest:?} is no digest: it must be sha256: and 64 hexadecimal digits")));
+    /// Checks the form of the digest, and that it is given if it is required.
+    pub fn check_pin(&self, pinning: Pinning) -> Result<(), Refused> {
+        match &self.digest {
+            None if pinning == Pinning::Required => {
+                let path = self.path.as_deref().unwrap_or(Path::new("PATH")).display();
+                Err(self.refused(format!(
+                    "no digest is given, so its files could be anybody's: look at them, then give --provider {path}{PIN}… with the digest \
+                     that `ccm-operator provider digest {path}` prints"
+                )))
+            }
+            Some(digest) if !is_digest(digest) => {
+                Err(self.refused(format!("{digest:?} is no digest: it must be sha256: and 64 hexadecimal digits")))
+            }
+            _ => Ok(()),
         }
-        Ok(digest)
     }
 
-    /// Checks what was found against what is asked for: the digest, then the names.
-    pub fn check(&self, (name, digest): (&str, &str), parsed_providers: &[ParsedProvider]) -> Result<(), Refused> {
+    /// Compares the digest and the names of a package with the requested ones.
+    pub fn check_identity(
+        &self,
+        (name, digest): (&str, &str),
+        parsed_providers: &[ParsedProvider],
+    ) -> Result<(), Refused> {
         if let Some(expected) = self.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(self.refused(format!(
                 "expected the digest {expected}, found {digest} at {}: somebody has changed it, or the digest is of another one \
@@ -186,7 +205,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// It is refused under every name that it may have.
+    /// Refuses the request under every name that the provider may have.
     pub fn refused(&self, why: String) -> Refused {
         let of_path = self.path.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
         Refused { names: self.name.iter().cloned().chain(of_path).collect(), why }

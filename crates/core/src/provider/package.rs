@@ -56,10 +56,10 @@ const MAX_SUM: u64 = 8 << 20;
 /// times: into objects, plans and tables. Comments are in none of these, so that the files may have more bytes than their texts.
 const MAX_COST: Cost = Cost { values: 20_000, mappings: 20_000, bytes: 2 << 20, paths: 8 << 20 };
 
-/// What the files of a package may be.
-const PACKAGE: Most = Most { what: "package", files: MAX_FILES, sum: MAX_SUM, cost: MAX_COST };
+/// The limits of a package.
+const PACKAGE: FileLimits = FileLimits { what: "package", files: MAX_FILES, sum: MAX_SUM, cost: MAX_COST };
 
-/// What a package was read from.
+/// The form in which a package was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Form {
@@ -89,8 +89,10 @@ impl Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     name: String,
-    /// By path in the folder.
+    /// The content of each file by its path in the folder.
     files: BTreeMap<String, Vec<u8>>,
+    /// The [`digest`] of the canonical tar.
+    digest: String,
 }
 
 impl Package {
@@ -99,16 +101,26 @@ impl Package {
         name: &str,
         files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
     ) -> Result<Self, Error> {
+        let mut package = Self::without_digest(name, files)?;
+        package.digest = digest(&package.tar());
+        Ok(package)
+    }
+
+    /// Checks the files of a package. The digest is left to the caller, because a tar that was read need not be built again.
+    fn without_digest(
+        name: &str,
+        files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
+    ) -> Result<Self, Error> {
         check_name(name)?;
-        let mut package = Self { name: name.to_owned(), files: BTreeMap::new() };
-        let mut limits = Limits::of(PACKAGE);
+        let mut package = Self { name: name.to_owned(), files: BTreeMap::new(), digest: String::new() };
+        let mut counter = FileCounter::new(PACKAGE);
         for (path, bytes) in files {
             let (path, bytes) = (path.into(), bytes.into());
             check_path(name, &path)?;
-            limits.add(&path, bytes.len() as u64)?;
+            counter.add(&path, bytes.len() as u64)?;
             check_text(&path, &bytes)?;
             if let Some(text) = std::str::from_utf8(&bytes).ok().filter(|_| path != README) {
-                limits.add_cost(&path, text)?;
+                counter.add_cost(&path, text)?;
             }
             if let Some(twice) = package.files.insert(path.clone(), bytes) {
                 return Err(Error::new(&path, None, format!("given twice, first with {} bytes", twice.len())));
@@ -155,48 +167,48 @@ impl Package {
         }))
     }
 
-    /// The [`digest`] of its canonical tar.
-    pub fn digest(&self) -> String {
-        digest(&self.tar())
+    /// The [`digest`] of the canonical tar.
+    pub fn digest(&self) -> &str {
+        &self.digest
     }
 }
 
-/// The SHA-256 of bytes, as a pin has it: `sha256:` and hexadecimal digits.
+/// The SHA-256 of bytes in the form of a pin: `sha256:` and hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }
 
-/// What files that are read together may be.
+/// The limits for files that are read together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Most {
-    /// What they are, for people.
+pub(super) struct FileLimits {
+    /// The noun for all the files in messages.
     pub(super) what: &'static str,
-    /// How many there may be.
+    /// The largest number of files.
     pub(super) files: usize,
-    /// Their bytes.
+    /// The largest sum of their bytes.
     pub(super) sum: u64,
-    /// The cost to read their YAML.
+    /// The largest cost to read their YAML.
     pub(super) cost: Cost,
 }
 
-/// What files are so far, so that it is known before one is read whether it may be.
+/// The files that are read so far, which decide whether another one may be read.
 #[derive(Debug)]
-pub(super) struct Limits {
-    most: Most,
+pub(super) struct FileCounter {
+    limits: FileLimits,
     files: usize,
     sum: u64,
     cost: Cost,
 }
 
-impl Limits {
-    pub(super) fn of(most: Most) -> Self {
-        Self { most, files: 0, sum: 0, cost: Cost::default() }
+impl FileCounter {
+    pub(super) fn new(limits: FileLimits) -> Self {
+        Self { limits, files: 0, sum: 0, cost: Cost::default() }
     }
 
     pub(super) fn add(&mut self, path: &str, size: u64) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::new(path, None, problem));
         check_file_size(path, size)?;
-        let Most { what, files, sum, .. } = self.most;
+        let FileLimits { what, files, sum, .. } = self.limits;
         self.files += 1;
         if self.files > files {
             return refused(format!("one file too many: a {what} may have {files}"));
@@ -209,7 +221,7 @@ impl Limits {
     }
 
     pub(super) fn add_cost(&mut self, path: &str, text: &str) -> Result<(), Error> {
-        let Most { what, cost: most, .. } = self.most;
+        let FileLimits { what, cost: most, .. } = self.limits;
         self.cost = self.cost.plus(cost(text, most));
         if self.cost.is_within(most) {
             return Ok(());

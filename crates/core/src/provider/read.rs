@@ -7,14 +7,14 @@ use crate::{
     provider::{
         self,
         folder::{self, ParsedProvider, has_yaml_extension},
-        package::{Limits, Most},
+        package::{FileCounter, FileLimits},
         payload::Payload,
     },
     text::yaml::cost::Cost,
 };
 
-/// What the files of a tree may be, which may be untrusted too.
-const TREE: Most = Most {
+/// The limits of a repository's tree, which may be untrusted too.
+const TREE: FileLimits = FileLimits {
     what: "tree",
     files: 2_048,
     sum: 8 << 20,
@@ -39,10 +39,10 @@ pub enum Error {
 pub fn read(path: &Path) -> Result<(Vec<ParsedProvider>, Option<Payload>), Error> {
     let no_providers = || Error::NoProviders(path.to_owned());
     let Opened::Folder(root) = open(path)? else { return Err(no_providers()) };
-    let mut limits = Limits::of(TREE);
+    let mut counter = FileCounter::new(TREE);
     let mut files = Vec::new();
     for below in ["assets", "bootstrap"] {
-        collect(root.folder(below)?, below, |_| true, (&mut files, &mut limits))?;
+        collect(root.folder(below)?, below, |_| true, (&mut files, &mut counter))?;
     }
     if !files.iter().any(|(path, _)| path.starts_with("assets/") && path.matches('/').count() > 1) {
         return Err(no_providers());
@@ -54,7 +54,7 @@ pub fn read(path: &Path) -> Result<(Vec<ParsedProvider>, Option<Payload>), Error
     }
     let mut files = Vec::new();
     // What else is there, such as the link image-references, is not for clusters.
-    collect(manifests, "manifests", has_yaml_extension, (&mut files, &mut limits))?;
+    collect(manifests, "manifests", has_yaml_extension, (&mut files, &mut counter))?;
     Ok((parsed_providers, Some(Payload::read(files))))
 }
 
@@ -63,19 +63,19 @@ fn collect(
     folder: Option<Folder>,
     below: &str,
     is_wanted: fn(&str) -> bool,
-    (files, limits): (&mut Vec<(String, Vec<u8>)>, &mut Limits),
+    (files, counter): (&mut Vec<(String, Vec<u8>)>, &mut FileCounter),
 ) -> Result<(), Error> {
     let Some(folder) = folder else { return Ok(()) };
     for name in folder.names(TREE.files)?.into_iter().filter(|name| is_wanted(name)) {
         let path = format!("{below}/{name}");
         match folder.open(&name)? {
             Some(Opened::File(file)) => {
-                limits.add(&path, file.size)?;
+                counter.add(&path, file.size)?;
                 let bytes = file.read()?;
-                limits.add_cost(&path, std::str::from_utf8(&bytes).unwrap_or_default())?;
+                counter.add_cost(&path, std::str::from_utf8(&bytes).unwrap_or_default())?;
                 files.push((path, bytes));
             }
-            Some(Opened::Folder(inner)) => collect(Some(inner), &path, is_wanted, (files, limits))?,
+            Some(Opened::Folder(inner)) => collect(Some(inner), &path, is_wanted, (files, counter))?,
             None => {}
         }
     }

@@ -14,7 +14,11 @@ pub mod policy;
 mod rules;
 pub mod trust;
 
-use std::{collections::BTreeMap, fmt, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::LazyLock,
+};
 
 use serde::Serialize;
 
@@ -26,29 +30,30 @@ use crate::{
     },
 };
 
-use parts::{Input, Walk};
+use parts::{RuleInput, Walk};
 pub use policy::Policy;
 
-/// A rule, with the function that checks it.
+/// A rule for providers.
 pub struct Rule {
-    /// Its name.
+    /// The name of the rule.
     pub id: &'static str,
-    check: Check,
+    level: Level,
+    walk: Walk,
 }
 
-/// The providers that a rule is asked of, and its function.
-#[derive(Clone, Copy)]
-enum Check {
-    /// Whether a provider works.
-    Works(Walk),
-    /// The same of one for any Kubernetes.
-    Kubernetes(Walk),
-    /// The same of one of ours. Of others a rule below asks for more.
-    Own(Walk),
-    /// Whether a provider of others can be trusted; no policy can allow a defect.
-    Never(Walk),
-    /// The same; a policy can allow a defect, by its value.
-    Unless(Walk),
+/// The providers that a rule checks, and whether a policy can allow a defect.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// Every provider: the rule checks whether it works.
+    Every,
+    /// Every provider of the flavor kubernetes: the rule checks whether it works.
+    EveryKubernetes,
+    /// Built-in providers only, because external ones have a stricter rule about the same fields.
+    BuiltIn,
+    /// External providers only. No policy can allow a defect.
+    External,
+    /// External providers only. A policy can allow a defect by its value.
+    ExternalUnlessAllowed,
 }
 
 /// A broken rule of a provider.
@@ -60,7 +65,7 @@ pub struct Finding {
     #[serde(flatten)]
     place: Place,
     what: String,
-    /// What a policy has to list for the provider under this rule to allow it.
+    /// The value that a policy has to list under this rule to allow the finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     why: &'static str,
@@ -69,19 +74,28 @@ pub struct Finding {
 
 /// The checked providers, the rules, and the findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// What a package was read from.
+pub struct VerifyReport {
+    /// The form of the package, if one was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,
     providers: Vec<String>,
-    /// The rules by their names.
+    /// The names of the rules.
     pub rules: Vec<&'static str>,
     /// The findings, by provider and rule.
     pub findings: Vec<Finding>,
 }
 
-const fn rule(id: &'static str, check: Check) -> Rule {
-    Rule { id, check }
+/// The defects of external providers.
+#[derive(Default)]
+pub struct ExternalDefects {
+    /// The defects that the policy does not allow.
+    pub findings: Vec<Finding>,
+    /// The defects that the policy allows, as `RULE: VALUE`.
+    pub exceptions: Vec<String>,
+}
+
+const fn rule(id: &'static str, level: Level, walk: Walk) -> Rule {
+    Rule { id, level, walk }
 }
 
 /// The failure that each rule prevents, and how to fix a finding, by the name of the rule.
@@ -91,53 +105,57 @@ static TEXTS: LazyLock<BTreeMap<&str, (&str, &str)>> = LazyLock::new(|| {
     rows.filter_map(|(id, texts)| Some((id, texts.split_once(" | ")?))).collect()
 });
 
-/// The rule of a live API server, whose findings are those of a dry run.
-pub static DRY_RUN: Rule = rule("cluster-dry-run", Check::Works(Walk::Provider(|_, _| {})));
+/// The rule that a dry run at a live API server checks.
+pub static DRY_RUN: Rule = rule("cluster-dry-run", Level::Every, Walk::Provider(|_, _| {}));
 
-/// Every rule: first those that ask whether a provider works.
+/// Every rule: first the rules on whether a provider works.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     rules::RULES.iter().chain(trust::RULES)
 }
 
-/// Checks providers. Those of others have a policy, which says what they may have beyond the rules for them. Rules about the install
-/// payload apply only if there is one.
-pub fn verify(parsed_providers: &[ParsedProvider], payload: Option<&Payload>, policy: Option<&Policy>) -> Report {
-    let findings = |table| findings(parsed_providers, table, payload, policy);
-    Report {
+/// Checks providers by all rules that apply to them. External providers have a policy, which may be empty; built-in ones have none. Rules
+/// about the install payload apply only if there is one.
+pub fn verify(parsed_providers: &[ParsedProvider], payload: Option<&Payload>, policy: Option<&Policy>) -> VerifyReport {
+    let findings = |table| defects(parsed_providers, table, payload, policy).findings;
+    VerifyReport {
         form: None,
         providers: parsed_providers.iter().map(ParsedProvider::title).collect(),
-        rules: rules().filter(|rule| rule.is_asked(policy)).map(|rule| rule.id).collect(),
+        rules: rules().filter(|rule| rule.has_level_for(policy)).map(|rule| rule.id).collect(),
         findings: [rules::RULES, trust::RULES].into_iter().flat_map(findings).collect(),
     }
 }
 
-/// What makes providers of others not to be trusted, and the policy does not allow.
-pub fn check(parsed_providers: &[ParsedProvider], policy: &Policy) -> Vec<Finding> {
-    findings(parsed_providers, trust::RULES, None, Some(policy))
+/// Checks external providers by the rules on what they could do to a cluster, before they are used.
+pub fn check_external(parsed_providers: &[ParsedProvider], policy: &Policy) -> ExternalDefects {
+    defects(parsed_providers, trust::RULES, None, Some(policy))
 }
 
-fn findings(
+fn defects(
     parsed_providers: &[ParsedProvider],
     table: &'static [Rule],
     payload: Option<&Payload>,
     policy: Option<&Policy>,
-) -> Vec<Finding> {
+) -> ExternalDefects {
     let mut findings = Vec::new();
+    // Both flavors may need the same exception.
+    let mut exceptions = BTreeSet::new();
     for parsed in parsed_providers {
-        for rule in table.iter().filter(|rule| rule.is_asked(policy)) {
+        for rule in table.iter().filter(|rule| rule.has_level_for(policy)) {
             for (defect, value) in rule.defects(parsed, payload) {
-                let is_allowed = |value| policy.is_some_and(|policy| policy.allows(&parsed.name, rule.id, value));
-                if !value.as_deref().is_some_and(is_allowed) {
-                    findings.push(Finding { value, ..rule.finding(&parsed.title(), defect) });
+                match value {
+                    Some(value) if policy.is_some_and(|policy| policy.allows(&parsed.name, rule.id, &value)) => {
+                        exceptions.insert(format!("{}: {value}", rule.id));
+                    }
+                    value => findings.push(Finding { value, ..rule.finding(&parsed.title(), defect) }),
                 }
             }
         }
     }
-    findings
+    ExternalDefects { findings, exceptions: exceptions.into_iter().collect() }
 }
 
-impl Report {
-    /// A table for people: a line for each finding, then the reason and the fix of each broken rule.
+impl VerifyReport {
+    /// The report as a table: a line for each finding, then the reason and the fix of each broken rule.
     pub fn table(&self) -> String {
         printable(&self.lines())
     }
@@ -160,7 +178,7 @@ impl Report {
         format!("{}\n{}\n{checked}: {found}\n", table(["RULE", "WHERE", "WHAT"], &rows), reasons.concat())
     }
 
-    /// JUnit's form: a suite for each provider, a case for each rule.
+    /// The report for JUnit: a suite for each provider, a case for each rule.
     pub fn suites(&self) -> Vec<Suite> {
         let case = |provider: &String, rule: &'static str| {
             let own = self.findings.iter().filter(|one| one.rule == rule && one.provider == *provider);
@@ -181,38 +199,34 @@ impl Rule {
         TEXTS.get(self.id).copied().unwrap_or_default()
     }
 
-    /// The failure that it prevents.
+    /// The failure that the rule prevents.
     pub fn why(&self) -> &'static str {
         self.texts().0
     }
 
     /// Whether a policy can allow a finding.
     pub fn can_be_allowed(&self) -> bool {
-        matches!(self.check, Check::Unless(_))
+        self.level == Level::ExternalUnlessAllowed
     }
 
-    /// Whether it is asked of providers of others, with a policy, or else of ours.
-    fn is_asked(&self, policy: Option<&Policy>) -> bool {
-        match self.check {
-            Check::Works(_) | Check::Kubernetes(_) => true,
-            Check::Own(_) => policy.is_none(),
-            Check::Never(_) | Check::Unless(_) => policy.is_some(),
+    /// Whether the rule checks external providers, which have a policy, or else built-in ones.
+    fn has_level_for(&self, policy: Option<&Policy>) -> bool {
+        match self.level {
+            Level::Every | Level::EveryKubernetes => true,
+            Level::BuiltIn => policy.is_none(),
+            Level::External | Level::ExternalUnlessAllowed => policy.is_some(),
         }
     }
 
     /// The defects of a provider, each with the value by which a policy allows it.
     fn defects(&self, parsed: &ParsedProvider, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
-        match self.check {
-            Check::Kubernetes(_) if parsed.flavor != Flavor::Kubernetes => Vec::new(),
-            Check::Works(walk)
-            | Check::Kubernetes(walk)
-            | Check::Own(walk)
-            | Check::Never(walk)
-            | Check::Unless(walk) => walk.defects(Input { parsed, payload }),
+        if self.level == Level::EveryKubernetes && parsed.flavor != Flavor::Kubernetes {
+            return Vec::new();
         }
+        self.walk.defects(RuleInput { parsed, payload })
     }
 
-    /// A defect of a provider as a finding of this rule.
+    /// A finding of this rule from a defect of a provider.
     pub fn finding(&self, provider: &str, defect: Error) -> Finding {
         let (Self { id: rule, .. }, Error { file, place, problem: what }) = (self, defect);
         let ((why, fix), place) = (self.texts(), place.unwrap_or(Place::line(1)));

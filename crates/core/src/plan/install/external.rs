@@ -22,7 +22,7 @@ const POLICY_FILE: &str = "policy.yaml";
 
 /// What an installation gives the operator of external providers.
 #[derive(Clone, Debug, Default)]
-pub struct External {
+pub struct CarriedProviders {
     /// Their packages.
     pub packages: Vec<Package>,
     /// The text of the policy for them.
@@ -33,7 +33,7 @@ pub struct External {
     pub remove: Vec<String>,
 }
 
-impl External {
+impl CarriedProviders {
     /// The `ConfigMap`s that carry them, as (file, object). The digests are in the operator's arguments.
     pub fn config_maps(&self, namespace: &str) -> Result<Vec<(String, Value)>, provider::Error> {
         let of_package = |package: &Package| {

@@ -20,7 +20,7 @@ fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a
         expose_metrics: false,
         metrics_certificate: None,
         limits: Limits::default(),
-        external: External::default(),
+        external: CarriedProviders::default(),
     }
 }
 

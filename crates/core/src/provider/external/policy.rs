@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use super::{PIN, split};
+use super::{PIN, Pinning, split_pin};
 use crate::{
     object::reference::is_digest,
     provider::{package::digest, verify::Policy},
@@ -14,36 +14,36 @@ use crate::{
 
 const FLAG: &str = "--provider-policy";
 
-/// A file that is asked for.
+/// A requested policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFile {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The digest that it must have, `sha256:HEX`; `None` if that is not said.
+    /// The digest that the file must have, `sha256:HEX`, if it is given.
     pub digest: Option<String>,
 }
 
-/// A policy that was read.
+/// A policy that was read, and by default the policy without a file.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
-    /// What it allows.
+pub struct LoadedPolicy {
+    /// The exceptions that the file allows.
     pub policy: Policy,
     /// The text of the file, if there is one.
     pub text: Option<String>,
 }
 
 impl PolicyFile {
-    /// What the flag asks for: a path, and the digest after `@`.
+    /// Reads the value of the flag: a path, and the digest after `@`.
     pub fn of_flag(text: &str) -> Self {
-        let (path, digest) = split(text);
+        let (path, digest) = split_pin(text);
         Self { path: PathBuf::from(path), digest }
     }
 
-    /// Checks the digest that is given. `is_pinned`: one must be.
-    pub(super) fn check_pin(&self, is_pinned: bool) -> Result<(), String> {
+    /// Checks the form of the digest, and that it is given if it is required.
+    pub(super) fn check_pin(&self, pinning: Pinning) -> Result<(), String> {
         let path = self.path.display();
         match &self.digest {
-            None if is_pinned => Err(format!(
+            None if pinning == Pinning::Required => Err(format!(
                 "{FLAG} {path}: no digest is given, so its text could be anybody's: look at it, then give {FLAG} {path}{PIN}… with the \
                  digest that `ccm-operator provider digest {path}` prints"
             )),
@@ -54,8 +54,8 @@ impl PolicyFile {
         }
     }
 
-    /// The policy of the file's text, if that has the digest.
-    pub(super) fn load(&self, text: String) -> Result<Loaded, String> {
+    /// Checks the digest of the file's text, then parses the text.
+    pub(super) fn load(&self, text: String) -> Result<LoadedPolicy, String> {
         let (path, found) = (self.path.display(), digest(text.as_bytes()));
         if let Some(expected) = self.digest.as_ref().filter(|expected| **expected != found) {
             return Err(format!(
@@ -63,6 +63,6 @@ impl PolicyFile {
             ));
         }
         let policy = Policy::parse(&text).map_err(|error| located(path, error.place, &error.message))?;
-        Ok(Loaded { policy, text: Some(text) })
+        Ok(LoadedPolicy { policy, text: Some(text) })
     }
 }

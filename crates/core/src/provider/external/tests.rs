@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use super::{
     policy::PolicyFile,
-    read::{Externals, Settings},
+    read::{ExternalProviders, ExternalSettings},
     *,
 };
 use crate::{
@@ -33,14 +33,15 @@ fn digest(path: &Path) -> String {
     package::read::read(path).unwrap().digest
 }
 
-fn wanted(path: &Path) -> Wanted {
-    Wanted { path: Some(path.to_owned()), digest: Some(digest(path)), name: Some("demo".into()) }
+fn wanted(path: &Path) -> ProviderRequest {
+    ProviderRequest { path: Some(path.to_owned()), digest: Some(digest(path)), name: Some("demo".into()) }
 }
 
-fn catalog(wanted: Vec<Result<Wanted, Refused>>, replace: &[&str]) -> Catalog {
+fn catalog(wanted: Vec<Result<ProviderRequest, Refused>>, replace: &[&str]) -> Catalog {
     let replace = replace.iter().map(|name| (*name).to_owned()).collect();
-    let settings = Settings { wanted, replace, is_pinned: true, ..Settings::default() };
-    Externals::read(embedded::catalog().unwrap(), settings).catalog()
+    let settings =
+        ExternalSettings { requests: wanted, replace, pinning: Pinning::Required, ..ExternalSettings::default() };
+    ExternalProviders::read(embedded::catalog().unwrap(), settings).catalog()
 }
 
 /// Whether a provider is refused for a reason, under a name.
@@ -74,15 +75,15 @@ fn each_guard_refuses_on_its_own() {
     let good = || wanted(&path);
     let zeros = format!("sha256:{}", "0".repeat(64));
     for (wanted, reason) in [
-        (Wanted { path: None, ..good() }, "no path is given".to_owned()),
-        (Wanted { digest: None, ..good() }, "no digest is given".to_owned()),
-        (Wanted { digest: Some("sha256:12".into()), ..good() }, "\"sha256:12\" is no digest".to_owned()),
+        (ProviderRequest { path: None, ..good() }, "no path is given".to_owned()),
+        (ProviderRequest { digest: None, ..good() }, "no digest is given".to_owned()),
+        (ProviderRequest { digest: Some("sha256:12".into()), ..good() }, "\"sha256:12\" is no digest".to_owned()),
         (
-            Wanted { digest: Some(zeros.clone()), ..good() },
+            ProviderRequest { digest: Some(zeros.clone()), ..good() },
             format!("expected the digest {zeros}, found {}", digest(&path)),
         ),
-        (Wanted { name: Some("other".into()), ..good() }, "CLOUD_PROVIDER \"other\"".to_owned()),
-        (Wanted { path: Some(root.path().join("absent/demo")), ..good() }, "No such file".to_owned()),
+        (ProviderRequest { name: Some("other".into()), ..good() }, "CLOUD_PROVIDER \"other\"".to_owned()),
+        (ProviderRequest { path: Some(root.path().join("absent/demo")), ..good() }, "No such file".to_owned()),
     ] {
         assert_refused(&catalog(vec![Ok(wanted)], &[]), "demo", &reason);
     }
@@ -109,12 +110,12 @@ fn what_is_in_the_folder_is_checked_even_with_its_digest() {
 fn a_built_in_provider_is_replaced_only_on_demand_and_never_stands_in() {
     let root = tempfile::tempdir().unwrap();
     let path = folder_of("hcloud", root.path());
-    let good = || Wanted { path: Some(path.clone()), digest: Some(digest(&path)), name: None };
+    let good = || ProviderRequest { path: Some(path.clone()), digest: Some(digest(&path)), name: None };
     assert_refused(&catalog(vec![Ok(good())], &[]), "hcloud", "--replace-built-in hcloud is not given");
     assert_refused(&catalog(vec![Ok(good())], &["aws"]), "hcloud", "--replace-built-in hcloud is not given");
     let all = catalog(vec![Ok(good())], &["hcloud"]);
     assert!(all.refused().is_empty() && all.kubernetes_of("hcloud").unwrap().origin.is_some());
-    let bad = Wanted { digest: Some(format!("sha256:{}", "0".repeat(64))), ..good() };
+    let bad = ProviderRequest { digest: Some(format!("sha256:{}", "0".repeat(64))), ..good() };
     assert_refused(&catalog(vec![Ok(bad)], &["hcloud"]), "hcloud", "expected the digest");
     assert_refused(&catalog(vec![Ok(good()), Ok(good())], &["hcloud"]), "hcloud", "has a provider \"hcloud\"");
 }
@@ -129,9 +130,11 @@ fn the_environment_asks_for_one_word_for_word() {
         ("CLOUD_PROVIDER_EXTERNAL_PLUGIN_HASH", hash.as_str()),
     ];
     let of = |set: &[(&str, &str)]| {
-        Wanted::of_environment(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        ProviderRequest::of_environment(|name| {
+            set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
     };
-    let expected = Wanted {
+    let expected = ProviderRequest {
         path: Some("/cloud-providers/libvirt.tar".into()),
         digest: Some(format!("sha256:{hash}")),
         name: Some("libvirt".into()),
@@ -152,11 +155,11 @@ fn the_environment_asks_for_one_word_for_word() {
 
 #[test]
 fn a_flag_has_a_path_and_a_digest() {
-    let wanted = Wanted::of_flag("/providers/a@b.tar@sha256:00");
+    let wanted = ProviderRequest::of_flag("/providers/a@b.tar@sha256:00");
     assert_eq!((wanted.path, wanted.digest), (Some("/providers/a@b.tar".into()), Some("sha256:00".into())));
-    let wanted = Wanted::of_flag("./demo");
+    let wanted = ProviderRequest::of_flag("./demo");
     assert_eq!((wanted.path, wanted.digest), (Some("./demo".into()), None));
-    assert_eq!(Wanted::of_flag("@sha256:00").path, None);
+    assert_eq!(ProviderRequest::of_flag("@sha256:00").path, None);
 }
 
 #[test]
@@ -165,8 +168,9 @@ fn one_that_was_refused_is_read_again_and_one_that_is_used_is_not() {
     let path = folder(root.path());
     let (other, wanted) = (root.path().join("elsewhere"), wanted(&path));
     fs::rename(&path, &other).unwrap();
-    let settings = Settings { wanted: vec![Ok(wanted)], is_pinned: true, ..Settings::default() };
-    let mut externals = Externals::read(embedded::catalog().unwrap(), settings);
+    let settings =
+        ExternalSettings { requests: vec![Ok(wanted)], pinning: Pinning::Required, ..ExternalSettings::default() };
+    let mut externals = ExternalProviders::read(embedded::catalog().unwrap(), settings);
     assert!(!externals.retry(), "nothing has changed");
     assert!(externals.catalog().kubernetes_of("demo").is_err());
     fs::rename(&other, &path).unwrap();
@@ -207,8 +211,13 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
 }
 
 /// What a process is given: this folder, and a policy.
-fn with_policy(path: &Path, policy: PolicyFile) -> Settings {
-    Settings { wanted: vec![Ok(wanted(path))], policy: Some(policy), is_pinned: true, ..Settings::default() }
+fn with_policy(path: &Path, policy: PolicyFile) -> ExternalSettings {
+    ExternalSettings {
+        requests: vec![Ok(wanted(path))],
+        policy: Some(policy),
+        pinning: Pinning::Required,
+        ..ExternalSettings::default()
+    }
 }
 
 /// A folder that needs a policy, and the policy.
@@ -231,7 +240,7 @@ fn a_policy_is_used_with_its_digest_only() {
     let zeros = format!("sha256:{}", "0".repeat(64));
     let read = |digest: Option<&str>| {
         let policy = PolicyFile { path: file.clone(), digest: digest.map(ToOwned::to_owned) };
-        Externals::read(embedded::catalog().unwrap(), with_policy(&path, policy)).catalog()
+        ExternalProviders::read(embedded::catalog().unwrap(), with_policy(&path, policy)).catalog()
     };
     let used = read(Some(&digest));
     assert_eq!(used.refused(), []);
@@ -253,7 +262,7 @@ fn a_policy_is_read_once_and_its_change_widens_nothing() {
     // What is pinned allows nothing, so that the provider is refused, and is read again and again.
     fs::write(&file, "{}\n").unwrap();
     let policy = PolicyFile { path: file.clone(), digest: Some(package::digest(b"{}\n")) };
-    let mut externals = Externals::read(embedded::catalog().unwrap(), with_policy(&path, policy));
+    let mut externals = ExternalProviders::read(embedded::catalog().unwrap(), with_policy(&path, policy));
     assert_refused(&externals.catalog(), "demo", "(external-host-namespace)");
     assert_eq!(externals.paths().collect::<Vec<_>>(), [path.as_path()], "no change of the policy is waited for");
     fs::write(&file, allows).unwrap();
@@ -264,7 +273,7 @@ fn a_policy_is_read_once_and_its_change_widens_nothing() {
 
     // One that could not be read is, as soon as it is there.
     let policy = PolicyFile { path: file.clone(), digest: Some(package::digest(allows.as_bytes())) };
-    let mut externals = Externals::read(embedded::catalog().unwrap(), with_policy(&path, policy));
+    let mut externals = ExternalProviders::read(embedded::catalog().unwrap(), with_policy(&path, policy));
     assert_refused(&externals.catalog(), "demo", "failed to read --provider-policy");
     assert!(externals.paths().any(|path| path == file));
     fs::write(&file, "demo: {}\n").unwrap();

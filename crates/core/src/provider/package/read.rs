@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use super::Form;
-use super::{FOLDERS, Limits, MAX_FILES, PACKAGE, Package, check_path, oci, tar};
+use super::{FOLDERS, FileCounter, MAX_FILES, PACKAGE, Package, check_path, oci, tar};
 use crate::{
     files::folder::{Folder, Opened, Unreadable, open},
     provider,
@@ -25,13 +25,13 @@ const ATTEMPTS: usize = 3;
 /// The most entries of a folder: files, the folders in it, and what the kubelet adds.
 const MAX_ENTRIES: usize = MAX_FILES + 8;
 
-/// Why there is no package.
+/// The reason why a package cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or a folder cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// It is no package.
+    /// The path does not lead to a package.
     #[error("{} is not a package of a provider", path.display())]
     Invalid {
         /// The path that was given.
@@ -43,12 +43,12 @@ pub enum Error {
 
 /// A package that was read.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedPackage {
     /// The package.
     pub package: Package,
-    /// What a pin names: the digest of the canonical tar, or of the manifest of an image.
+    /// The digest that a pin names: that of the canonical tar, or of the manifest of an OCI image.
     pub digest: String,
-    /// What it was read from.
+    /// The form in which the package was given.
     pub form: Form,
 }
 
@@ -61,14 +61,14 @@ impl From<provider::Error> for Error {
 
 /// Reads the package of a folder, a tar or the layout of an OCI image. Its name is that of the folder, or of the tar without
 /// its extension.
-pub fn read(path: &Path) -> Result<Loaded, Error> {
+pub fn read(path: &Path) -> Result<LoadedPackage, Error> {
     load(path).map_err(|error| match error {
         Error::Invalid { source, .. } => Error::Invalid { path: path.to_owned(), source },
         unreadable @ Error::Unreadable(_) => unreadable,
     })
 }
 
-fn load(path: &Path) -> Result<Loaded, Error> {
+fn load(path: &Path) -> Result<LoadedPackage, Error> {
     let name = name_of(path)?;
     let (package, form) = match open(path)? {
         Opened::Folder(folder) if folder.open(oci::MARK)?.is_some() => {
@@ -79,7 +79,7 @@ fn load(path: &Path) -> Result<Loaded, Error> {
             })?;
             check_beside(&folder, &read)?;
             check_name_of(&package, &name)?;
-            return Ok(Loaded { package, digest, form: Form::Layout });
+            return Ok(LoadedPackage { package, digest, form: Form::Layout });
         }
         Opened::Folder(folder) => (read_folder(&folder, &name)?, Form::Folder),
         Opened::File(file) => {
@@ -89,7 +89,7 @@ fn load(path: &Path) -> Result<Loaded, Error> {
             (package, Form::Tar)
         }
     };
-    Ok(Loaded { digest: package.digest(), package, form })
+    Ok(LoadedPackage { digest: package.digest().to_owned(), package, form })
 }
 
 /// The last part of a path, also of `.`.
@@ -177,7 +177,7 @@ fn check_mount(folder: &Folder) -> Result<(), Error> {
 }
 
 fn read_files(root: &Folder, name: &str) -> Result<Package, Error> {
-    let (mut files, mut limits) = (Vec::new(), Limits::of(PACKAGE));
+    let (mut files, mut counter) = (Vec::new(), FileCounter::new(PACKAGE));
     for below in [""].into_iter().chain(FOLDERS) {
         let Some(folder) = root.descend(below)? else { continue };
         for entry in folder.names(MAX_ENTRIES)? {
@@ -187,7 +187,7 @@ fn read_files(root: &Folder, name: &str) -> Result<Package, Error> {
             }
             check_path(name, &path)?;
             let file = folder.file(&entry)?;
-            limits.add(&path, file.size)?;
+            counter.add(&path, file.size)?;
             files.push((path, file.read()?));
         }
     }

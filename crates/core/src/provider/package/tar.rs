@@ -6,7 +6,7 @@
 //! writes the same bytes: `find NAME -type f | LC_ALL=C sort | tar --create --format=ustar --owner=0 --group=0
 //! --numeric-owner --mode=0644 --mtime=@0 --blocking-factor=1 --file=NAME.tar --files-from=-`.
 
-use super::{MAX_FILES, MAX_SUM, Package, check_file_size};
+use super::{MAX_FILES, MAX_SUM, Package, check_file_size, digest};
 use crate::provider::Error;
 
 /// The size of a header, and the unit of everything.
@@ -47,10 +47,10 @@ impl Package {
     /// The package of a canonical tar; anything else is refused.
     pub fn from_tar(tar: &[u8]) -> Result<Self, Error> {
         let (name, files) = read(tar)?;
-        Self::new(name, files)
+        Ok(Self { digest: digest(tar), ..Self::without_digest(name, files)? })
     }
 
-    /// Its canonical tar.
+    /// Builds the canonical tar.
     pub fn tar(&self) -> Vec<u8> {
         let mut tar = Vec::new();
         for (path, bytes) in self.files() {

@@ -8,10 +8,10 @@ use crate::{
     facts::{Facts, ccm::Ccm, cluster::Cluster, version::Minor},
     plan::{Plan, kubernetes::guard},
     provider::{
-        Kubernetes, Origin, Phase,
+        Kubernetes, Origin, Phase, Provider,
         catalog::Catalog,
         embedded,
-        external::External,
+        external::ExternalProvider,
         folder::{ParsedProvider, parsed_providers_of},
         package::Package,
     },
@@ -43,7 +43,8 @@ fn planned(files: &BTreeMap<String, String>, name: &str, namespace: &str) -> Vec
     let mut catalog = Catalog::default();
     let package =
         Package::new("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).unwrap();
-    catalog.add(&External::new(package, &[parsed(files)], Origin::default()).unwrap().provider);
+    let provider = Provider::of("up", &[parsed(files)]).unwrap();
+    catalog.add(&ExternalProvider::new(package, provider, Origin::default()).unwrap().provider);
     let mut spec = json!({"provider": "up", "namespace": namespace});
     let descriptor = &catalog.kubernetes_of("up").unwrap().descriptor;
     if descriptor.credentials.is_some() {

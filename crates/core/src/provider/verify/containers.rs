@@ -5,40 +5,40 @@ use serde_json::Value;
 use crate::provider::{
     CCM, Flavor, Phase,
     kubernetes::Descriptor,
-    verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Found, Input, Part, items},
+    verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Defects, Part, RuleInput, items},
 };
 use crate::{error::brief, text::suggest::Hints};
 
 /// The ConfigMap that the operator keeps with the cloud's configuration.
 const CLOUD_CONF: &str = "cloud-conf";
 
-pub(super) fn names(input: Input, found: &mut Found) {
+pub(super) fn names(input: RuleInput, defects: &mut Defects) {
     let images = input.parsed.of_openshift().map(|descriptor| &descriptor.images);
     for container in input.containers().filter(|one| images.is_some_and(|images| !images.contains_key(one.name()))) {
-        found.add(container.defect("/name", "no entry in `images` of provider.yaml"));
+        defects.add(container.defect("/name", "no entry in `images` of provider.yaml"));
     }
     for phase in [Phase::Cluster, Phase::Bootstrap] {
         let first = input.pods_of(phase).next();
         if let Some(pod) = first.filter(|_| input.ccms(phase).next().is_none()) {
-            found.add(pod.defect("/containers", format!("no container is named {CCM}")));
+            defects.add(pod.defect("/containers", format!("no container is named {CCM}")));
         }
     }
 }
 
 /// Init containers are skipped: the scheduler does not add their requests to those of the other containers.
-pub(super) fn requests(container: &Part, found: &mut Found) {
+pub(super) fn requests(container: &Part, defects: &mut Defects) {
     let requests = &container.value["resources"]["requests"];
     for name in ["cpu", "memory"].into_iter().filter(|name| requests[name].is_null()) {
-        found.add(container.defect("/resources/requests", format!("no request of {name}")));
+        defects.add(container.defect("/resources/requests", format!("no request of {name}")));
     }
 }
 
 /// For the CCM only: a node manager opens no port by default, and opening one requires the permissions of a server that
 /// authenticates its clients.
-pub(super) fn probes(container: &Part, found: &mut Found) {
+pub(super) fn probes(container: &Part, defects: &mut Defects) {
     for probe in ["startupProbe", "livenessProbe"].into_iter().filter(|_| container.name() == CCM) {
         if let Some(what) = probe_problem(container, &container.value[probe]) {
-            found.add(container.defect(&format!("/{probe}"), format!("{probe}: {what}")));
+            defects.add(container.defect(&format!("/{probe}"), format!("{probe}: {what}")));
         }
     }
 }
@@ -58,7 +58,7 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
     (!same).then(|| format!("port {probed} is not that of --secure-port, {served}"))
 }
 
-pub(super) fn cloud_config(container: &Part, found: &mut Found) {
+pub(super) fn cloud_config(container: &Part, defects: &mut Defects) {
     let Some((pointer, path)) = container.flag("--cloud-config") else { return };
     let parsed = container.input.parsed;
     let what = match (parsed.flavor, parsed.of_kubernetes()) {
@@ -68,7 +68,7 @@ pub(super) fn cloud_config(container: &Part, found: &mut Found) {
         (Flavor::OpenShift, _) => cloud_config_problem(container, path),
     };
     if let Some(what) = what {
-        found.add(container.defect(&pointer, format!("--cloud-config {}: {what}", brief(path))));
+        defects.add(container.defect(&pointer, format!("--cloud-config {}: {what}", brief(path))));
     }
 }
 
@@ -103,7 +103,7 @@ fn kubernetes_config_problem(container: &Part, path: &str, descriptor: &Descript
     (!is_there).then(|| format!("volume cloud-config with the file {} is not mounted there", config.file))
 }
 
-pub(super) fn volume_mounts(input: Input, found: &mut Found) {
+pub(super) fn volume_mounts(input: RuleInput, defects: &mut Defects) {
     let hints = Hints::default();
     for container in input.containers() {
         let volumes = &container.volumes.by_name;
@@ -111,42 +111,42 @@ pub(super) fn volume_mounts(input: Input, found: &mut Found) {
             let Some(name) = mount["name"].as_str().filter(|name| !volumes.contains_key(name)) else { continue };
             let hint = hints.of(name, volumes.keys().copied());
             let what = format!("the pod has no volume {:?}{hint}", brief(name));
-            found.add(container.defect(&format!("/volumeMounts/{index}/name"), what));
+            defects.add(container.defect(&format!("/volumeMounts/{index}/name"), what));
         }
     }
 }
 
-pub(super) fn privilege_escalation(container: &Part, found: &mut Found) {
+pub(super) fn privilege_escalation(container: &Part, defects: &mut Defects) {
     let context = &container.value["securityContext"];
     if context["privileged"] == true {
-        found.add(container.defect("/securityContext/privileged", "the container is privileged"));
+        defects.add(container.defect("/securityContext/privileged", "the container is privileged"));
     } else if context["allowPrivilegeEscalation"] != false {
         let pointer = "/securityContext/allowPrivilegeEscalation";
-        found.add(container.defect(pointer, "allowPrivilegeEscalation is not false"));
+        defects.add(container.defect(pointer, "allowPrivilegeEscalation is not false"));
     }
 }
 
-pub(super) fn capabilities(container: &Part, found: &mut Found) {
+pub(super) fn capabilities(container: &Part, defects: &mut Defects) {
     let capabilities = &container.value["securityContext"]["capabilities"];
     if !items(&capabilities["drop"]).iter().any(|name| name == "ALL") {
-        found.add(container.defect("/securityContext/capabilities/drop", "not all capabilities are dropped"));
+        defects.add(container.defect("/securityContext/capabilities/drop", "not all capabilities are dropped"));
     } else if !items(&capabilities["add"]).is_empty() {
-        found.add(container.defect("/securityContext/capabilities/add", "capabilities are added"));
+        defects.add(container.defect("/securityContext/capabilities/add", "capabilities are added"));
     }
 }
 
 /// The container's profile overrides the pod's.
-pub(super) fn seccomp(container: &Part, found: &mut Found) {
+pub(super) fn seccomp(container: &Part, defects: &mut Defects) {
     let profiles =
         [container.value, container.pod].map(|one| one["securityContext"]["seccompProfile"]["type"].as_str());
     if !matches!(profiles[0].or(profiles[1]), Some("RuntimeDefault" | "Localhost")) {
-        found.add(container.defect("/securityContext/seccompProfile", "no seccomp profile"));
+        defects.add(container.defect("/securityContext/seccompProfile", "no seccomp profile"));
     }
 }
 
-pub(super) fn bootstrap_kubeconfig(ccm: &Part, found: &mut Found) {
+pub(super) fn bootstrap_kubeconfig(ccm: &Part, defects: &mut Defects) {
     let Some((pointer, path)) = ccm.flag("--kubeconfig") else {
-        return found.add(ccm.defect("/args", "--kubeconfig is missing"));
+        return defects.add(ccm.defect("/args", "--kubeconfig is missing"));
     };
     let is_mounted = ccm.volume_at(path).is_some_and(|(volume, file)| {
         let host_path = &volume["hostPath"]["path"];
@@ -154,6 +154,6 @@ pub(super) fn bootstrap_kubeconfig(ccm: &Part, found: &mut Found) {
     });
     if !is_mounted {
         let what = format!("--kubeconfig {} is no mount of hostPath {BOOTSTRAP_KUBECONFIG}", brief(path));
-        found.add(ccm.defect(&pointer, what));
+        defects.add(ccm.defect(&pointer, what));
     }
 }

@@ -17,28 +17,28 @@ use crate::{
     object::Object,
     provider::{
         folder::Manifest,
-        verify::parts::{Found, Input},
+        verify::parts::{Defects, RuleInput},
     },
     text::yaml::outline::{child, walk},
 };
 
-pub(super) fn known(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn known(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     for (pointer, what) in unknown(&manifest.object) {
-        found.add(manifest.defect(&pointer, what));
+        defects.add(manifest.defect(&pointer, what));
     }
 }
 
 /// Where a manifest is not what the API server reads: what [`unknown`] finds, and each null. That is an empty value to the API server,
 /// and nothing to the rules.
-pub(super) fn misread(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn misread(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let mut unknown_at = BTreeSet::new();
     for (pointer, what) in unknown(&manifest.object) {
-        found.add(manifest.defect(&pointer, what));
+        defects.add(manifest.defect(&pointer, what));
         unknown_at.insert(pointer);
     }
     walk(manifest.object.value(), "", &mut |pointer, value| {
         if value.is_null() && !unknown_at.contains(pointer) {
-            found.add(manifest.defect(pointer, "null, which the API server reads as an empty value"));
+            defects.add(manifest.defect(pointer, "null, which the API server reads as an empty value"));
         }
     });
 }
@@ -76,9 +76,9 @@ fn lost<T: Serialize + DeserializeOwned>(manifest: &Value) -> Vec<(String, Strin
         Ok(typed) => typed,
         Err(error) => return vec![(pointer(error.path()), error.into_inner().to_string())],
     };
-    let mut found = Vec::new();
-    compare(&manifest, &serde_json::to_value(&typed).unwrap_or_default(), "", &mut found);
-    found
+    let mut defects = Vec::new();
+    compare(&manifest, &serde_json::to_value(&typed).unwrap_or_default(), "", &mut defects);
+    defects
 }
 
 /// The API server takes a number for a quantity, too.
@@ -103,23 +103,23 @@ fn quote_quantities(value: &mut Value) {
     }
 }
 
-fn compare(manifest: &Value, typed: &Value, at: &str, found: &mut Vec<(String, String)>) {
+fn compare(manifest: &Value, typed: &Value, at: &str, defects: &mut Vec<(String, String)>) {
     match (manifest, typed) {
         (Value::Object(fields), typed) => {
             for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
                 let at = child(at, name);
                 match typed.get(name) {
-                    Some(typed) => compare(value, typed, &at, found),
-                    None => found.push((at, format!("unknown field {name}"))),
+                    Some(typed) => compare(value, typed, &at, defects),
+                    None => defects.push((at, format!("unknown field {name}"))),
                 }
             }
         }
         (Value::Array(items), Value::Array(typed)) => {
             for (index, (item, typed)) in items.iter().zip(typed).enumerate() {
-                compare(item, typed, &child(at, &index.to_string()), found);
+                compare(item, typed, &child(at, &index.to_string()), defects);
             }
         }
-        (value, typed) if value != typed => found.push((at.to_owned(), format!("is read as {typed}"))),
+        (value, typed) if value != typed => defects.push((at.to_owned(), format!("is read as {typed}"))),
         _ => {}
     }
 }
@@ -150,8 +150,8 @@ mod tests {
             if kind.kind.ends_with("Binding") && kind.group.starts_with("rbac") {
                 manifest["roleRef"] = json!({"apiGroup": kind.group, "kind": "Role", "name": "a"});
             }
-            let found = unknown(&Object::new(manifest).unwrap());
-            assert_eq!(found, [("/extra".to_owned(), "unknown field extra".to_owned())], "{}", kind.kind);
+            let defects = unknown(&Object::new(manifest).unwrap());
+            assert_eq!(defects, [("/extra".to_owned(), "unknown field extra".to_owned())], "{}", kind.kind);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
         folder::Manifest,
         verify::{
             containers,
-            parts::{Found, Input, Part, Walk, items},
+            parts::{Defects, Part, RuleInput, Walk, items},
         },
     },
     text::{
@@ -27,18 +27,18 @@ use crate::{
 /// Words of text that is still to be written.
 const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 
-pub(super) fn readable(input: Input, found: &mut Found) {
-    input.parsed.defects.iter().for_each(|defect| found.add(defect.clone()));
+pub(super) fn readable(input: RuleInput, defects: &mut Defects) {
+    input.parsed.defects.iter().for_each(|defect| defects.add(defect.clone()));
     // The rule of container names reports a missing entry of `images` at the container.
     if Walk::Provider(containers::names).defects(input).is_empty() {
-        input.parsed.misfits().into_iter().for_each(|defect| found.add(defect));
+        input.parsed.misfits().into_iter().for_each(|defect| defects.add(defect));
     }
 }
 
-pub(super) fn ambiguous_scalars(input: Input, found: &mut Found) {
+pub(super) fn ambiguous_scalars(input: RuleInput, defects: &mut Defects) {
     for (path, text) in texts(input) {
         for (line, word) in plain_scalars(text).into_iter().filter(|(_, word)| is_ambiguous(word)) {
-            found.add(Error::new(path, Some(Place::line(line)), format!("the plain word {word}")));
+            defects.add(Error::new(path, Some(Place::line(line)), format!("the plain word {word}")));
         }
     }
 }
@@ -56,17 +56,17 @@ fn is_ambiguous(word: &str) -> bool {
     truth || octal || (first && !sixtieths.is_empty() && sixtieths.iter().all(is_sixtieth))
 }
 
-fn texts(input: Input<'_>) -> impl Iterator<Item = (&str, &str)> {
+fn texts(input: RuleInput<'_>) -> impl Iterator<Item = (&str, &str)> {
     input.parsed.files.iter().filter_map(|(path, bytes)| Some((path.as_str(), std::str::from_utf8(bytes).ok()?)))
 }
 
-pub(super) fn placeholders(input: Input, found: &mut Found) {
+pub(super) fn placeholders(input: RuleInput, defects: &mut Defects) {
     for (path, text) in texts(input) {
         for (document, lines) in yaml::documents_with_lines(text).unwrap_or_default() {
             let mut check = |pointer: &str, text: &str| {
                 if let Some(placeholder) = placeholder(text) {
                     let place = Place::line(lines.of(pointer));
-                    found.add(Error::new(path, Some(place), format!("the placeholder {placeholder}")));
+                    defects.add(Error::new(path, Some(place), format!("the placeholder {placeholder}")));
                 }
             };
             walk(&document, "", &mut |pointer, value| match value {
@@ -93,25 +93,25 @@ fn placeholder(text: &str) -> Option<String> {
     })
 }
 
-pub(super) fn image_keys(Input { parsed, payload }: Input, found: &mut Found) {
+pub(super) fn image_keys(RuleInput { parsed, payload }: RuleInput, defects: &mut Defects) {
     let Some(payload) = payload else { return };
     for (container, ImageSource { key, .. }) in parsed.of_openshift().into_iter().flat_map(|one| &one.images) {
         if !payload.image_keys.contains(key) {
             let what = format!("the images ConfigMap has no key {key}");
-            found.add(parsed.descriptor_error(&format!("{}/key", child("/images", container)), what));
+            defects.add(parsed.descriptor_error(&format!("{}/key", child("/images", container)), what));
         }
     }
 }
 
 /// Elsewhere than on OpenShift people create the Secret.
-pub(super) fn credentials(pod: &Part, found: &mut Found) {
+pub(super) fn credentials(pod: &Part, defects: &mut Defects) {
     let is_asked = pod.input.parsed.flavor == Flavor::OpenShift && pod.manifest.phase == Phase::Cluster;
     let Some(payload) = pod.input.payload.filter(|_| is_asked) else { return };
     let namespace = pod.manifest.object.namespace();
     for (pointer, name) in secrets(pod.value) {
         let what = format!("no CredentialsRequest asks for Secret {namespace}/{name}");
         if !payload.requested_secrets.contains(&(namespace.to_owned(), name)) {
-            found.add(pod.defect(&pointer, what));
+            defects.add(pod.defect(&pointer, what));
         }
     }
 }
@@ -129,18 +129,18 @@ fn secrets(pod: &Value) -> Vec<(String, String)> {
     found.into_iter().filter_map(|(pointer, name)| Some((pointer, name.as_str()?.to_owned()))).collect()
 }
 
-pub(super) fn duplicates(input: Input, found: &mut Found) {
+pub(super) fn duplicates(input: RuleInput, defects: &mut Defects) {
     for phase in [Phase::Cluster, Phase::Bootstrap] {
         let mut seen = BTreeSet::new();
         for manifest in input.manifests(phase) {
             if !seen.insert(manifest.object.key()) {
-                found.add(manifest.defect("", format!("{} is there already", manifest.object.key())));
+                defects.add(manifest.defect("", format!("{} is there already", manifest.object.key())));
             }
         }
     }
 }
 
-pub(super) fn rbac_wildcards(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn rbac_wildcards(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     for (pointer, rule) in manifest.rules() {
         let lists = [
             ("apiGroups", &rule.groups),
@@ -149,20 +149,20 @@ pub(super) fn rbac_wildcards(_: Input, manifest: &Manifest, found: &mut Found) {
             ("nonResourceURLs", &rule.urls),
         ];
         for (field, _) in lists.into_iter().filter(|(_, texts)| texts.iter().any(|text| text.contains('*'))) {
-            found.add(manifest.defect(&format!("{pointer}/{field}"), "a wildcard"));
+            defects.add(manifest.defect(&format!("{pointer}/{field}"), "a wildcard"));
         }
     }
     if manifest.object.value()["roleRef"]["name"] == "cluster-admin" {
-        found.add(manifest.defect("/roleRef/name", "cluster-admin grants every permission"));
+        defects.add(manifest.defect("/roleRef/name", "cluster-admin grants every permission"));
     }
 }
 
-pub(super) fn namespaces(input: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn namespaces(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let value = manifest.object.value();
     let mut check = |pointer: &str, namespace: &Value| {
         let is_other = |name: &&str| !input.parsed.flavor.namespaces().contains(name);
         if let Some(other) = namespace.as_str().filter(is_other) {
-            found.add(manifest.defect(pointer, format!("namespace {other}")));
+            defects.add(manifest.defect(pointer, format!("namespace {other}")));
         }
     };
     if manifest.phase == Phase::Cluster {

@@ -8,7 +8,7 @@ use crate::{
         CCM, FactOrText, Phase,
         folder::Manifest,
         kubernetes::{CONTROL_PLANE_LABEL, INSTANCE_LABEL},
-        verify::parts::{Found, Input, Part, items},
+        verify::parts::{Defects, Part, RuleInput, items},
     },
 };
 
@@ -38,7 +38,7 @@ fn is_of_control_plane(pod: &Part) -> bool {
 }
 
 /// The node manager is a DaemonSet.
-pub(super) fn node_manager(input: Input, found: &mut Found) {
+pub(super) fn node_manager(input: RuleInput, defects: &mut Defects) {
     let Some(descriptor) = input.parsed.of_kubernetes() else { return };
     let Some(name) = &descriptor.node_manager else { return };
     let is_one = |Manifest { object, .. }: &Manifest| {
@@ -46,24 +46,24 @@ pub(super) fn node_manager(input: Input, found: &mut Found) {
     };
     if !input.manifests(Phase::Cluster).any(is_one) {
         let what = format!("no DaemonSet {name} has the label app.kubernetes.io/name: {name}");
-        found.add(input.parsed.descriptor_error("/nodeManager", what));
+        defects.add(input.parsed.descriptor_error("/nodeManager", what));
     }
 }
 
-pub(super) fn non_root(pod: &Part, found: &mut Found) {
-    pod.require("/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true", found);
+pub(super) fn non_root(pod: &Part, defects: &mut Defects) {
+    pod.require("/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true", defects);
     // The kubelet refuses an image whose user is a name.
-    pod.require("/securityContext/runAsUser", Value::is_u64, "runAsUser is not a number", found);
+    pod.require("/securityContext/runAsUser", Value::is_u64, "runAsUser is not a number", defects);
 }
 
-pub(super) fn node_affinity(pod: &Part, found: &mut Found) {
+pub(super) fn node_affinity(pod: &Part, defects: &mut Defects) {
     if !is_of_control_plane(pod) {
         return;
     }
     if pod.value["nodeSelector"].get(CONTROL_PLANE_LABEL).is_some() {
-        found.add(pod.defect("/nodeSelector", "nodeSelector compares the value of the label"));
+        defects.add(pod.defect("/nodeSelector", "nodeSelector compares the value of the label"));
     } else if !pod.affinity_terms().iter().any(requires_control_plane) {
-        found.add(pod.defect("/affinity", "the label of the control plane is not required by Exists"));
+        defects.add(pod.defect("/affinity", "the label of the control plane is not required by Exists"));
     }
 }
 
@@ -73,15 +73,15 @@ pub(super) fn requires_control_plane(term: &Value) -> bool {
     items(&term["matchExpressions"]).iter().any(is_label)
 }
 
-pub(super) fn tolerations(pod: &Part, found: &mut Found) {
+pub(super) fn tolerations(pod: &Part, defects: &mut Defects) {
     for (key, effect) in TAINTS {
-        require_toleration(pod, key, effect, found);
+        require_toleration(pod, key, effect, defects);
     }
 }
 
-fn require_toleration(pod: &Part, key: &str, effect: &str, found: &mut Found) {
+fn require_toleration(pod: &Part, key: &str, effect: &str, defects: &mut Defects) {
     if !tolerates(items(&pod.value["tolerations"]), key, effect) {
-        found.add(pod.defect("/tolerations", format!("no toleration of the taint {key}:{effect}")));
+        defects.add(pod.defect("/tolerations", format!("no toleration of the taint {key}:{effect}")));
     }
 }
 
@@ -93,21 +93,21 @@ fn tolerates(tolerations: &[Value], key: &str, effect: &str) -> bool {
     })
 }
 
-pub(super) fn webhook_port(ccm: &Part, found: &mut Found) {
+pub(super) fn webhook_port(ccm: &Part, defects: &mut Defects) {
     let flag = "--webhook-secure-port";
     let descriptor = ccm.input.parsed.of_kubernetes();
     if !descriptor.is_some_and(|one| one.absent_flags.iter().any(|one| one == flag)) {
-        ccm.require_flag(flag, |value| value == Some("0"), "0", found);
+        ccm.require_flag(flag, |value| value == Some("0"), "0", defects);
     }
 }
 
-pub(super) fn arguments(input: Input, found: &mut Found) {
+pub(super) fn arguments(input: RuleInput, defects: &mut Defects) {
     let Some(descriptor) = input.parsed.of_kubernetes() else { return };
     let set = descriptor.arguments.get(CCM);
     let mut check = |pointer: &str, (flag, fact): (&str, Fact)| {
         let source = set.and_then(|flags| flags.get(flag));
         if source.is_none_or(|source| source.value != FactOrText::Fact(fact)) {
-            found.add(input.parsed.descriptor_error(pointer, format!("{flag} is not the fact {}", fact.name())));
+            defects.add(input.parsed.descriptor_error(pointer, format!("{flag} is not the fact {}", fact.name())));
         }
     };
     for flag in FLAGS {
@@ -118,7 +118,7 @@ pub(super) fn arguments(input: Input, found: &mut Found) {
     }
 }
 
-pub(super) fn instance_label(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn instance_label(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let labels = [
         "/metadata/labels",
         "/spec/selector/matchLabels",
@@ -130,48 +130,48 @@ pub(super) fn instance_label(_: Input, manifest: &Manifest, found: &mut Found) {
         let own = manifest.object.value().pointer(pointer);
         let is_needed = own.is_some() || pointer == "/metadata/labels";
         if is_needed && own.and_then(|labels| labels.get(INSTANCE_LABEL)).is_none_or(|name| name != ONLY) {
-            found.add(manifest.defect(pointer, format!("no label {INSTANCE_LABEL}: {ONLY}")));
+            defects.add(manifest.defect(pointer, format!("no label {INSTANCE_LABEL}: {ONLY}")));
         }
     }
 }
 
 /// The strategy of a Deployment whose replicas share a port of the host: the others stay until a new pod is ready.
-pub(super) fn deployment_strategy(pod: &Part, found: &mut Found) {
+pub(super) fn deployment_strategy(pod: &Part, defects: &mut Defects) {
     if pod.kind() == "Deployment" && is_of_control_plane(pod) {
         let what = "the strategy is not RollingUpdate with maxSurge 0 and maxUnavailable 1";
-        require_strategy(pod, "/spec/strategy", &json!({"maxSurge": 0, "maxUnavailable": 1}), what, found);
+        require_strategy(pod, "/spec/strategy", &json!({"maxSurge": 0, "maxUnavailable": 1}), what, defects);
     }
 }
 
 /// The strategy of a DaemonSet whose pods share a port of the host, and what makes it count a dead node: half of three nodes, rounded
 /// up, are two, so that one may be dead; half of two are one. A node manager has pods on many nodes, of which several may be dead.
-pub(super) fn daemon_set_strategy(pod: &Part, found: &mut Found) {
+pub(super) fn daemon_set_strategy(pod: &Part, defects: &mut Defects) {
     if pod.kind() == "DaemonSet" {
         let what = "the updateStrategy is not RollingUpdate with maxSurge 0 and maxUnavailable 50%";
         let half = json!({"maxSurge": 0, "maxUnavailable": "50%"});
-        require_strategy(pod, "/spec/updateStrategy", &half, what, found);
-        require_toleration(pod, "node.kubernetes.io/unreachable", "NoSchedule", found);
+        require_strategy(pod, "/spec/updateStrategy", &half, what, defects);
+        require_toleration(pod, "node.kubernetes.io/unreachable", "NoSchedule", defects);
     }
 }
 
-fn require_strategy(pod: &Part, pointer: &str, wanted: &Value, what: &str, found: &mut Found) {
+fn require_strategy(pod: &Part, pointer: &str, wanted: &Value, what: &str, defects: &mut Defects) {
     let strategy = pod.manifest.object.value().pointer(pointer).unwrap_or(&Value::Null);
     if strategy["type"] != "RollingUpdate" || strategy["rollingUpdate"] != *wanted {
-        found.add(pod.manifest.defect(pointer, what));
+        defects.add(pod.manifest.defect(pointer, what));
     }
 }
 
 /// A budget that does not count replicas that do not work.
-pub(super) fn eviction_policy(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn eviction_policy(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let is_wrong = || manifest.object.value()["spec"]["unhealthyPodEvictionPolicy"] != "AlwaysAllow";
     if manifest.is("PodDisruptionBudget") && is_wrong() {
-        found.add(manifest.defect("/spec", "unhealthyPodEvictionPolicy is not AlwaysAllow"));
+        defects.add(manifest.defect("/spec", "unhealthyPodEvictionPolicy is not AlwaysAllow"));
     }
 }
 
-pub(super) fn disruption_budget(pod: &Part, found: &mut Found) {
+pub(super) fn disruption_budget(pod: &Part, defects: &mut Defects) {
     let has_budget = || pod.input.manifests(Phase::Cluster).any(|one| one.is("PodDisruptionBudget"));
     if pod.is_deployment() && !has_budget() {
-        found.add(pod.manifest.defect("/spec", "a Deployment without a PodDisruptionBudget"));
+        defects.add(pod.manifest.defect("/spec", "a Deployment without a PodDisruptionBudget"));
     }
 }

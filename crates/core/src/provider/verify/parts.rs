@@ -33,38 +33,38 @@ pub(super) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/clo
 #[derive(Clone, Copy)]
 pub(super) enum Walk {
     /// The whole provider.
-    Provider(fn(Input, &mut Found)),
+    Provider(fn(RuleInput, &mut Defects)),
     /// Every manifest.
-    Manifests(fn(Input, &Manifest, &mut Found)),
+    Manifests(fn(RuleInput, &Manifest, &mut Defects)),
     /// Every pod specification.
-    Pods(fn(&Part, &mut Found)),
+    Pods(fn(&Part, &mut Defects)),
     /// Every container, init containers first.
-    Containers(fn(&Part, &mut Found)),
+    Containers(fn(&Part, &mut Defects)),
     /// Every container that is not an init container.
-    Running(fn(&Part, &mut Found)),
-    Ccms(Phase, fn(&Part, &mut Found)),
+    Running(fn(&Part, &mut Defects)),
+    Ccms(Phase, fn(&Part, &mut Defects)),
 }
 
 impl Walk {
-    pub(super) fn defects(self, input: Input) -> Vec<(Error, Option<String>)> {
-        let mut found = Found::default();
+    pub(super) fn defects(self, input: RuleInput) -> Vec<(Error, Option<String>)> {
+        let mut defects = Defects::default();
         match self {
-            Self::Provider(check) => check(input, &mut found),
-            Self::Manifests(check) => input.parsed.manifests.iter().for_each(|one| check(input, one, &mut found)),
-            Self::Pods(check) => input.pods().for_each(|pod| check(&pod, &mut found)),
-            Self::Containers(check) => input.containers().for_each(|one| check(&one, &mut found)),
-            Self::Running(check) => input.running().for_each(|one| check(&one, &mut found)),
-            Self::Ccms(phase, check) => input.ccms(phase).for_each(|ccm| check(&ccm, &mut found)),
+            Self::Provider(check) => check(input, &mut defects),
+            Self::Manifests(check) => input.parsed.manifests.iter().for_each(|one| check(input, one, &mut defects)),
+            Self::Pods(check) => input.pods().for_each(|pod| check(&pod, &mut defects)),
+            Self::Containers(check) => input.containers().for_each(|one| check(&one, &mut defects)),
+            Self::Running(check) => input.running().for_each(|one| check(&one, &mut defects)),
+            Self::Ccms(phase, check) => input.ccms(phase).for_each(|ccm| check(&ccm, &mut defects)),
         }
-        found.0
+        defects.0
     }
 }
 
 /// The defects that a rule has found so far, each with the value by which a policy allows it.
 #[derive(Default)]
-pub(super) struct Found(Vec<(Error, Option<String>)>);
+pub(super) struct Defects(Vec<(Error, Option<String>)>);
 
-impl Found {
+impl Defects {
     pub(super) fn add(&mut self, defect: Error) {
         self.0.push((defect, None));
     }
@@ -77,7 +77,7 @@ impl Found {
 
 /// The input of a rule: a provider, and the install payload if there is one.
 #[derive(Clone, Copy)]
-pub(super) struct Input<'a> {
+pub(super) struct RuleInput<'a> {
     pub(super) parsed: &'a ParsedProvider,
     pub(super) payload: Option<&'a Payload>,
 }
@@ -85,7 +85,7 @@ pub(super) struct Input<'a> {
 /// A pod specification, or a container in one.
 #[derive(Clone)]
 pub(super) struct Part<'a> {
-    pub(super) input: Input<'a>,
+    pub(super) input: RuleInput<'a>,
     pub(super) manifest: &'a Manifest,
     pub(super) pod: &'a Value,
     /// The container; of a pod the same as `pod`.
@@ -140,7 +140,7 @@ impl Manifest {
     }
 }
 
-impl<'a> Input<'a> {
+impl<'a> RuleInput<'a> {
     pub(super) fn manifests(self, phase: Phase) -> impl Iterator<Item = &'a Manifest> {
         self.parsed.manifests.iter().filter(move |manifest| manifest.phase == phase)
     }
@@ -216,9 +216,9 @@ impl<'a> Part<'a> {
     }
 
     /// Reports its value at a JSON pointer unless that satisfies the predicate.
-    pub(super) fn require(&self, pointer: &str, predicate: fn(&Value) -> bool, what: &str, found: &mut Found) {
+    pub(super) fn require(&self, pointer: &str, predicate: fn(&Value) -> bool, what: &str, defects: &mut Defects) {
         if !predicate(self.value.pointer(pointer).unwrap_or(&Value::Null)) {
-            found.add(self.defect(pointer, what));
+            defects.add(self.defect(pointer, what));
         }
     }
 
@@ -228,12 +228,12 @@ impl<'a> Part<'a> {
         flag: &str,
         predicate: fn(Option<&str>) -> bool,
         wanted: &str,
-        found: &mut Found,
+        defects: &mut Defects,
     ) {
         let (pointer, value) = self.flag(flag).unzip();
         if !predicate(value) {
             let what = format!("{flag} is {}; it must be {wanted}", brief(value.unwrap_or("missing")));
-            found.add(self.defect(&pointer.unwrap_or_else(|| "/args".to_owned()), what));
+            defects.add(self.defect(&pointer.unwrap_or_else(|| "/args".to_owned()), what));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
     provider::{
         Phase,
         folder::Manifest,
-        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Found, Input, Part, items},
+        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Defects, Part, RuleInput, items},
     },
 };
 
@@ -24,15 +24,15 @@ const TAINTS: [(&str, &str); 5] = [
 const BOOTSTRAP_HOST_PATHS: [&str; 4] =
     [BOOTSTRAP_SECRETS, BOOTSTRAP_KUBECONFIG, "/etc/kubernetes/bootstrap-configs", BOOTSTRAP_CONFIG];
 
-pub(super) fn replicas(pod: &Part, found: &mut Found) {
+pub(super) fn replicas(pod: &Part, defects: &mut Defects) {
     // Kubernetes' default is one.
     let replicas = pod.manifest.object.value().pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
     if pod.is_deployment() && replicas < 2 {
-        found.add(pod.manifest.defect("/spec/replicas", format!("replicas is {replicas}, not 2 or more")));
+        defects.add(pod.manifest.defect("/spec/replicas", format!("replicas is {replicas}, not 2 or more")));
     }
 }
 
-pub(super) fn anti_affinity(pod: &Part, found: &mut Found) {
+pub(super) fn anti_affinity(pod: &Part, defects: &mut Defects) {
     let labels = &pod.manifest.object.value()["spec"]["template"]["metadata"]["labels"];
     let rules = &pod.value["affinity"]["podAntiAffinity"];
     let required = items(&rules["requiredDuringSchedulingIgnoredDuringExecution"]).iter();
@@ -40,7 +40,7 @@ pub(super) fn anti_affinity(pod: &Part, found: &mut Found) {
     let mut terms = required.chain(preferred.map(|term| &term["podAffinityTerm"]));
     if pod.is_deployment() && !terms.any(|term| spreads(term, labels)) {
         let what = "no podAntiAffinity over kubernetes.io/hostname matches the pod's own labels";
-        found.add(pod.defect("/affinity/podAntiAffinity", what));
+        defects.add(pod.defect("/affinity/podAntiAffinity", what));
     }
 }
 
@@ -51,7 +51,7 @@ fn spreads(term: &Value, labels: &Value) -> bool {
         && selected.is_some_and(|selected| selected.iter().all(|(key, value)| labels[key] == *value))
 }
 
-pub(super) fn priority_class(pod: &Part, found: &mut Found) {
+pub(super) fn priority_class(pod: &Part, defects: &mut Defects) {
     let class = pod.value["priorityClassName"].as_str().unwrap_or("missing");
     let allowed: &[&str] = match pod.kind() {
         "Deployment" => &["system-cluster-critical", "system-node-critical"],
@@ -59,15 +59,15 @@ pub(super) fn priority_class(pod: &Part, found: &mut Found) {
     };
     if !allowed.contains(&class) {
         let what = format!("priorityClassName is {}, not {}", brief(class), allowed.join(" or "));
-        found.add(pod.defect("/priorityClassName", what));
+        defects.add(pod.defect("/priorityClassName", what));
     }
 }
 
-pub(super) fn tolerations(pod: &Part, found: &mut Found) {
+pub(super) fn tolerations(pod: &Part, defects: &mut Defects) {
     let tolerations = items(&pod.value["tolerations"]);
     for taint in TAINTS.into_iter().filter(|_| pod.manifest.phase == Phase::Cluster) {
         if !tolerations.iter().any(|one| tolerates(one, taint)) {
-            found.add(pod.defect("/tolerations", format!("no toleration of the taint {}", taint.0)));
+            defects.add(pod.defect("/tolerations", format!("no toleration of the taint {}", taint.0)));
         }
     }
 }
@@ -81,21 +81,21 @@ fn tolerates(toleration: &Value, (key, value): (&str, &str)) -> bool {
         && (text("operator") == "Exists" || text("value") == value)
 }
 
-pub(super) fn host_paths(pod: &Part, found: &mut Found) {
+pub(super) fn host_paths(pod: &Part, defects: &mut Defects) {
     let is_allowed = |path: &str| pod.manifest.phase == Phase::Bootstrap && BOOTSTRAP_HOST_PATHS.contains(&path);
     for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
         if let Some(path) = volume["hostPath"]["path"].as_str().filter(|path| !is_allowed(path)) {
-            found.add(pod.defect(&format!("/volumes/{index}/hostPath/path"), format!("hostPath {}", brief(path))));
+            defects.add(pod.defect(&format!("/volumes/{index}/hostPath/path"), format!("hostPath {}", brief(path))));
         }
     }
 }
 
-pub(super) fn static_pods(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn static_pods(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let (kind, namespace) = (manifest.object.kind().kind, manifest.object.namespace());
     if manifest.phase == Phase::Bootstrap && kind != "Pod" {
-        found.add(manifest.defect("/kind", format!("a {kind} in bootstrap/")));
+        defects.add(manifest.defect("/kind", format!("a {kind} in bootstrap/")));
     } else if manifest.phase == Phase::Bootstrap && namespace != "kube-system" {
         let what = format!("the static Pod is in namespace {namespace}, not in kube-system");
-        found.add(manifest.defect("/metadata/namespace", what));
+        defects.add(manifest.defect("/metadata/namespace", what));
     }
 }

@@ -84,14 +84,6 @@ impl Policy {
     }
 }
 
-/// What the policy allows these providers, as `rule: value`.
-pub fn policy_exceptions(parsed_providers: &[ParsedProvider], policy: &Policy) -> Vec<String> {
-    let needed = values(parsed_providers);
-    let allowed = needed.iter().filter(|(name, rule, value)| policy.allows(name, rule, value));
-    // Both flavors may need the same.
-    allowed.map(|(_, rule, value)| format!("{rule}: {value}")).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 /// The file of a policy that allows these providers what this one does not; `None` if no policy can.
 pub fn policy_for(parsed_providers: &[ParsedProvider], policy: &Policy) -> Option<String> {
     let mut needed = BTreeMap::<&str, BTreeMap<&str, BTreeSet<String>>>::new();

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::provider::{
-    Origin, catalog::Catalog, external::External, verify::trust::tests::pinned, versions::UNKNOWN_VERSION,
+    Origin, Provider, catalog::Catalog, external::ExternalProvider, verify::trust::tests::pinned,
+    versions::UNKNOWN_VERSION,
 };
 
 /// Two digests.
@@ -246,9 +247,9 @@ fn what_a_provider_names_by_digest_is_pulled_by_it() {
 #[test]
 fn a_version_that_an_external_provider_does_not_know_needs_a_digest() {
     let package = embedded::package("exoscale").unwrap();
-    let parsed_providers = package.parsed_providers();
+    let provider = Provider::of(package.name(), &package.parsed_providers()).unwrap();
     let mut catalog = Catalog::default();
-    catalog.add(&External::new(package, &parsed_providers, Origin::default()).unwrap().provider);
+    catalog.add(&ExternalProvider::new(package, provider, Origin::default()).unwrap().provider);
     let own = "docker.io/exoscale/cloud-controller-manager";
     for (asked, expected) in [
         (json!({}), format!("{own}:0.34.0")),

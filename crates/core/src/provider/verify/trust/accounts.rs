@@ -15,7 +15,7 @@ use crate::{
         restriction::{Account, Accounts, account, is_on_every_node},
         verify::{
             kubernetes::requires_control_plane,
-            parts::{Found, Input, Part},
+            parts::{Defects, Part, RuleInput},
         },
     },
 };
@@ -30,14 +30,14 @@ const OF_OTHERS: [&str; 4] = ["nodes", "nodes/status", "services", "services/sta
 const OF_OPENSHIFT: [&str; 2] = [CONTROL_PLANE_LABEL, "node-role.kubernetes.io/master"];
 
 /// On OpenShift nothing is narrowed: its administrators choose no controllers.
-pub(super) fn roles(input: Input, found: &mut Found) {
+pub(super) fn roles(input: RuleInput, defects: &mut Defects) {
     let Some(descriptor) = input.parsed.of_kubernetes() else { return };
-    bindings(input, descriptor, found);
-    permissions(input, descriptor, found);
+    bindings(input, descriptor, defects);
+    permissions(input, descriptor, defects);
 }
 
 /// What bindings give beyond what the operator narrows.
-fn bindings(input: Input, descriptor: &Descriptor, found: &mut Found) {
+fn bindings(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects) {
     let manifests = input.parsed.of_phase(Phase::Cluster);
     let ccm = workload(manifests.iter().map(|one| &one.object));
     let of_ccm = ccm.and_then(|(_, pod)| pod["serviceAccountName"].as_str());
@@ -62,47 +62,47 @@ fn bindings(input: Input, descriptor: &Descriptor, found: &mut Found) {
         for (pointer, subject) in manifest.subjects().filter(|_| manifest.text("/roleRef/kind") == "ClusterRole") {
             let account = subject["name"].as_str().unwrap_or_default();
             if is_kept(role, account) {
-                found.add(manifest.defect(&pointer, format!("binds ClusterRole {role} to {account}")));
+                defects.add(manifest.defect(&pointer, format!("binds ClusterRole {role} to {account}")));
             }
         }
     }
     for manifest in manifests.iter().filter(|one| of_nodes != of_ccm && Some(one.object.name()) == of_nodes) {
-        beyond_nodes(manifest, descriptor, found);
+        beyond_nodes(manifest, descriptor, defects);
     }
 }
 
 /// The permissions of the descriptor by which the account writes objects of others whichever controllers are on. They become a part of its
 /// ClusterRole.
-fn permissions(input: Input, descriptor: &Descriptor, found: &mut Found) {
+fn permissions(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects) {
     for (index, permission) in descriptor.permissions.iter().enumerate() {
         let NeededPermission { api_group, resource, verbs, controllers, .. } = permission;
         let is_of_others = api_group.is_empty() && OF_OTHERS.contains(&resource.as_str());
         if controllers.is_empty() && is_of_others && verbs.iter().any(|verb| WRITES.contains(&verb.as_str())) {
             let problem = format!("writes {resource} whichever controllers are on: no controllers are given");
-            found.add(input.parsed.descriptor_error(&format!("/permissions/{index}"), problem));
+            defects.add(input.parsed.descriptor_error(&format!("/permissions/{index}"), problem));
         }
     }
 }
 
 /// What the ClusterRole of the node manager grants besides nodes. It goes with the controller of nodes, if it is the node manager's.
-fn beyond_nodes(manifest: &Manifest, descriptor: &Descriptor, found: &mut Found) {
+fn beyond_nodes(manifest: &Manifest, descriptor: &Descriptor, defects: &mut Defects) {
     if !manifest.is("ClusterRole") {
         return;
     }
     if !descriptor.is_of_node_manager(&manifest.object) {
         let problem = "the ClusterRole of the node manager's account has not its label app.kubernetes.io/name";
-        found.add(manifest.defect("/metadata/labels", problem));
+        defects.add(manifest.defect("/metadata/labels", problem));
     }
     for (pointer, rule) in manifest.rules() {
         let mut pairs = rule.groups.iter().flat_map(|group| rule.resources.iter().map(move |one| (*group, *one)));
         if let Some((_, resource)) = pairs.find(|pair| !OF_NODES.contains(pair)) {
-            found.add(manifest.defect(&pointer, format!("grants {resource} to the node manager")));
+            defects.add(manifest.defect(&pointer, format!("grants {resource} to the node manager")));
         }
     }
 }
 
 /// The accounts of the cloud-controller-manager that pods on every node have, too: a policy keeps other accounts to their own node.
-pub(super) fn shared(input: Input, found: &mut Found) {
+pub(super) fn shared(input: RuleInput, defects: &mut Defects) {
     let workloads = Workloads::of(input);
     for pod in input.pods_of(Phase::Cluster).filter(|pod| is_on_every_node(&pod.manifest.object, workloads.ccm)) {
         let Some((namespace, name)) = workloads.central_account(&pod) else { continue };
@@ -111,12 +111,12 @@ pub(super) fn shared(input: Input, found: &mut Found) {
             "{} is that of the cloud-controller-manager or of another workload that is not on every node",
             brief(&value)
         );
-        found.add_unless(value, pod.defect("/serviceAccountName", problem));
+        defects.add_unless(value, pod.defect("/serviceAccountName", problem));
     }
 }
 
 /// The workloads whose pods may run on any node with the token of an account that no policy keeps to the node of its pod.
-pub(super) fn placement(input: Input, found: &mut Found) {
+pub(super) fn placement(input: RuleInput, defects: &mut Defects) {
     let workloads = Workloads::of(input);
     for pod in input.pods_of(Phase::Cluster) {
         let is_kept =
@@ -124,7 +124,7 @@ pub(super) fn placement(input: Input, found: &mut Found) {
         if !is_kept && !is_on_control_plane(&pod) {
             let value = pod.manifest.title();
             let problem = format!("{}: its pods may run on nodes that are not of the control plane", brief(&value));
-            found.add_unless(value, pod.defect("/affinity", problem));
+            defects.add_unless(value, pod.defect("/affinity", problem));
         }
     }
 }
@@ -136,7 +136,7 @@ struct Workloads<'a> {
 }
 
 impl<'a> Workloads<'a> {
-    fn of(input: Input<'a>) -> Self {
+    fn of(input: RuleInput<'a>) -> Self {
         let manifests = input.parsed.of_phase(Phase::Cluster);
         let objects = || manifests.iter().map(|one| &one.object);
         Self { accounts: Accounts::of(objects()), ccm: workload(objects()).map(|(ccm, _)| ccm) }

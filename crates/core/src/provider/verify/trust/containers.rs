@@ -10,7 +10,7 @@ use crate::{
     provider::{
         Flavor, Phase,
         kubernetes::Image,
-        verify::parts::{Found, Input, Part, items},
+        verify::parts::{Defects, Part, RuleInput, items},
     },
     text::yaml::outline::child,
 };
@@ -32,34 +32,34 @@ const FIELDS: [&str; 9] = [
 /// Before Kubernetes had a field, an annotation of the pod selected the profile of a container.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-pub(super) fn privileged(input: Input, found: &mut Found) {
+pub(super) fn privileged(input: RuleInput, defects: &mut Defects) {
     for part in input.pods().chain(input.containers()) {
         let context = &part.value["securityContext"];
         if context["privileged"] == true {
-            found.add(part.defect("/securityContext/privileged", "the container is privileged"));
+            defects.add(part.defect("/securityContext/privileged", "the container is privileged"));
         }
         if context["windowsOptions"]["hostProcess"] == true {
-            found.add(part.defect("/securityContext/windowsOptions", "the container is a process of the host"));
+            defects.add(part.defect("/securityContext/windowsOptions", "the container is a process of the host"));
         }
     }
 }
 
-pub(super) fn capabilities(container: &Part, found: &mut Found) {
+pub(super) fn capabilities(container: &Part, defects: &mut Defects) {
     let added = items(&container.value["securityContext"]["capabilities"]["add"]).iter().enumerate();
     for (index, name) in added.map(|(index, name)| (index, name.as_str().unwrap_or_default())) {
         let pointer = format!("/securityContext/capabilities/add/{index}");
-        found.add_unless(name, container.defect(&pointer, format!("adds {name}")));
+        defects.add_unless(name, container.defect(&pointer, format!("adds {name}")));
     }
 }
 
-pub(super) fn security_contexts(input: Input, found: &mut Found) {
-    input.pods().for_each(|pod| loosened(&pod, found));
-    input.pods().for_each(|pod| app_armor(&pod, found));
+pub(super) fn security_contexts(input: RuleInput, defects: &mut Defects) {
+    input.pods().for_each(|pod| loosened(&pod, defects));
+    input.pods().for_each(|pod| app_armor(&pod, defects));
     for container in input.containers() {
-        loosened(&container, found);
+        loosened(&container, defects);
         let context = &container.value["securityContext"];
         let mut missing = |pointer: &str, what: &str, field: &str| {
-            found.add_unless(field, container.defect(&format!("/securityContext/{pointer}"), what));
+            defects.add_unless(field, container.defect(&format!("/securityContext/{pointer}"), what));
         };
         if context["allowPrivilegeEscalation"] != false {
             let field = "allowPrivilegeEscalation";
@@ -75,7 +75,7 @@ pub(super) fn security_contexts(input: Input, found: &mut Found) {
 }
 
 /// Whether a container may run as root. The bootstrap pod reads a file that only root may read.
-pub(super) fn root(container: &Part, found: &mut Found) {
+pub(super) fn root(container: &Part, defects: &mut Defects) {
     if container.manifest.phase != Phase::Cluster {
         return;
     }
@@ -85,16 +85,16 @@ pub(super) fn root(container: &Part, found: &mut Found) {
     };
     if let Some(user) = field("runAsUser").as_f64().filter(|user| *user <= 0.0) {
         let value = format!("runAsUser {user}");
-        found.add_unless(&value, container.defect("/securityContext/runAsUser", &value));
+        defects.add_unless(&value, container.defect("/securityContext/runAsUser", &value));
     }
     if field("runAsNonRoot") != true {
         let problem = "runAsNonRoot is not true";
-        found.add_unless("runAsNonRoot", container.defect("/securityContext/runAsNonRoot", problem));
+        defects.add_unless("runAsNonRoot", container.defect("/securityContext/runAsNonRoot", problem));
     }
 }
 
 /// The fields of a security context that loosen what the cluster sets by default.
-fn loosened(part: &Part, found: &mut Found) {
+fn loosened(part: &Part, defects: &mut Defects) {
     let context = &part.value["securityContext"];
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
     for field in fields(context) {
@@ -112,12 +112,12 @@ fn loosened(part: &Part, found: &mut Found) {
             }
             _ => field.to_owned(),
         };
-        found.add_unless(&value, part.defect(&format!("/securityContext/{field}"), &value));
+        defects.add_unless(&value, part.defect(&format!("/securityContext/{field}"), &value));
     }
 }
 
 /// The profiles of `AppArmor` that annotations of a pod select.
-fn app_armor(pod: &Part, found: &mut Found) {
+fn app_armor(pod: &Part, defects: &mut Defects) {
     let template = pod.manifest.object.pod_spec_pointer().and_then(|pointer| pointer.strip_suffix("/spec"));
     let at = format!("{}/metadata/annotations", template.unwrap_or_default());
     let annotations = pod.manifest.object.value().pointer(&at).and_then(Value::as_object).into_iter().flatten();
@@ -125,19 +125,19 @@ fn app_armor(pod: &Part, found: &mut Found) {
         if profile != "runtime/default" {
             let value = format!("appArmorProfile {}", profile.as_str().unwrap_or_default());
             let problem = format!("the annotation {name} sets {value}");
-            found.add_unless(value, pod.manifest.defect(&child(&at, name), problem));
+            defects.add_unless(value, pod.manifest.defect(&child(&at, name), problem));
         }
     }
 }
 
-pub(super) fn images(container: &Part, found: &mut Found) {
+pub(super) fn images(container: &Part, defects: &mut Defects) {
     let image = container.value["image"].as_str().unwrap_or_default();
     if let Some(what) = image_problem(container.input, container.name(), image) {
-        found.add_unless(image, container.defect("/image", format!("image {image}: {what}")));
+        defects.add_unless(image, container.defect("/image", format!("image {image}: {what}")));
     }
 }
 
-fn image_problem(input: Input, container: &str, image: &str) -> Option<String> {
+fn image_problem(input: RuleInput, container: &str, image: &str) -> Option<String> {
     let undeclared = || Some("the container has no entry in `images` of provider.yaml".to_owned());
     match input.parsed.flavor {
         Flavor::Kubernetes => {
@@ -163,7 +163,7 @@ fn image_problem(input: Input, container: &str, image: &str) -> Option<String> {
 }
 
 /// Each tag whose image may be another one tomorrow: those of `images` of the descriptor for any Kubernetes without a digest.
-pub(super) fn image_digests(input: Input, found: &mut Found) {
+pub(super) fn image_digests(input: RuleInput, defects: &mut Defects) {
     let images = input.parsed.of_kubernetes().into_iter().flat_map(|descriptor| &descriptor.images);
     for (container, Image { repository, versions, .. }) in images {
         let mut places = BTreeMap::<&str, String>::new();
@@ -173,7 +173,7 @@ pub(super) fn image_digests(input: Input, found: &mut Found) {
         for (tag, place) in places {
             let (image, pointer) = (format!("{repository}:{tag}"), format!("/images/{container}/versions/{place}"));
             let problem = format!("{container}: {image} has no digest");
-            found.add_unless(image, input.parsed.descriptor_error(&pointer, problem));
+            defects.add_unless(image, input.parsed.descriptor_error(&pointer, problem));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         Common, Describe, Phase,
         folder::Manifest,
         restriction,
-        verify::parts::{Found, Input, Part, items},
+        verify::parts::{Defects, Part, RuleInput, items},
     },
     text::yaml::outline::child,
 };
@@ -38,7 +38,7 @@ const INSTANCE: (&str, &str) = ("app.kubernetes.io/instance", "cluster");
 /// Where an object, and the pods of one, have metadata.
 const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
 
-pub(super) fn metadata(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn metadata(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     // A rule of its own refuses AppArmor's.
     let is_usual =
         |key: &str| ANNOTATIONS.contains(&key) || key.starts_with("container.apparmor.security.beta.kubernetes.io/");
@@ -46,16 +46,16 @@ pub(super) fn metadata(_: Input, manifest: &Manifest, found: &mut Found) {
         let metadata = manifest.object.value().pointer(place).unwrap_or(&Value::Null);
         for field in fields(metadata).filter(|field| !METADATA.contains(field)) {
             let problem = format!("metadata.{}", brief(field));
-            found.add_unless(field, manifest.defect(&format!("{place}/{field}"), problem));
+            defects.add_unless(field, manifest.defect(&format!("{place}/{field}"), problem));
         }
         for key in fields(&metadata["annotations"]).filter(|key| !is_usual(key)) {
             let pointer = child(&format!("{place}/annotations"), key);
-            found.add_unless(key, manifest.defect(&pointer, format!("the annotation {}", brief(key))));
+            defects.add_unless(key, manifest.defect(&pointer, format!("the annotation {}", brief(key))));
         }
     }
 }
 
-pub(super) fn labels(input: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn labels(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let own = own(input);
     for (pointer, key, value) in labels_of(manifest) {
         let is_usual = FREE.contains(&key)
@@ -65,7 +65,7 @@ pub(super) fn labels(input: Input, manifest: &Manifest, found: &mut Found) {
             || key.contains("aggregate-to-");
         if !is_usual {
             let problem = format!("the label {}={}", brief(key), brief(value));
-            found.add_unless(format!("{key}={value}"), manifest.defect(&pointer, problem));
+            defects.add_unless(format!("{key}={value}"), manifest.defect(&pointer, problem));
         }
     }
 }
@@ -79,12 +79,12 @@ pub(super) fn labels_of(manifest: &Manifest) -> impl Iterator<Item = (String, &s
     })
 }
 
-pub(super) fn selectors(input: Input, found: &mut Found) {
-    input.parsed.manifests.iter().for_each(|manifest| selector(input, manifest, found));
-    input.pods().for_each(|pod| affinity(&pod, found));
+pub(super) fn selectors(input: RuleInput, defects: &mut Defects) {
+    input.parsed.manifests.iter().for_each(|manifest| selector(input, manifest, defects));
+    input.pods().for_each(|pod| affinity(&pod, defects));
 }
 
-fn selector(input: Input, manifest: &Manifest, found: &mut Found) {
+fn selector(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let (own, value) = (own(input), manifest.title());
     let place = match manifest.object.kind().kind {
         "PodDisruptionBudget" => "/spec/selector/matchLabels",
@@ -95,12 +95,12 @@ fn selector(input: Input, manifest: &Manifest, found: &mut Found) {
         let keys = OWN.join(" or ");
         let problem =
             format!("{}: its selector has no label {keys} with a value that begins with {own}", brief(&value));
-        found.add_unless(&value, manifest.defect("/spec", problem));
+        defects.add_unless(&value, manifest.defect("/spec", problem));
     }
 }
 
 /// The workloads whose pods, or the selector that they find them by, have no label of the provider's own.
-pub(super) fn pod_labels(input: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn pod_labels(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let own = own(input);
     // What is of another phase is refused as such.
     if manifest.phase != Phase::Cluster || manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
@@ -112,12 +112,12 @@ pub(super) fn pod_labels(input: Input, manifest: &Manifest, found: &mut Found) {
         let (value, keys) = (manifest.title(), OWN.join(" or "));
         let field = place.trim_start_matches('/').replace('/', ".");
         let problem = format!("{value}: {field} has no label {keys} with a value that begins with {own}");
-        found.add_unless(value, manifest.defect("/spec", problem));
+        defects.add_unless(value, manifest.defect("/spec", problem));
     }
 }
 
 /// The budgets that let no pod be evicted, or may: how many pods there are follows from the cluster.
-pub(super) fn budgets(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn budgets(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let spec = &manifest.object.value()["spec"];
     let (field, why) = if !manifest.is("PodDisruptionBudget") {
         return;
@@ -130,7 +130,7 @@ pub(super) fn budgets(_: Input, manifest: &Manifest, found: &mut Found) {
     };
     let value = manifest.title();
     let problem = format!("{}: {field} {why}", brief(&value));
-    found.add_unless(&value, manifest.defect(&format!("/spec/{field}"), problem));
+    defects.add_unless(&value, manifest.defect(&format!("/spec/{field}"), problem));
 }
 
 /// A number of pods or a percentage of them, without the sign; 0 if it is neither.
@@ -140,7 +140,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.
-fn affinity(pod: &Part, found: &mut Found) {
+fn affinity(pod: &Part, defects: &mut Defects) {
     let own = own(pod.input);
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list, term) in [
@@ -152,7 +152,7 @@ fn affinity(pod: &Part, found: &mut Found) {
                 let is_elsewhere = ["namespaces", "namespaceSelector"].iter().any(|field| !one[field].is_null());
                 if is_elsewhere || !has_own(one.pointer("/labelSelector/matchLabels"), &own) {
                     let pointer = format!("/affinity/{kind}/{list}/{index}");
-                    found.add_unless(kind, pod.defect(&pointer, format!("{kind} for the pods of others")));
+                    defects.add_unless(kind, pod.defect(&pointer, format!("{kind} for the pods of others")));
                 }
             }
         }
@@ -166,12 +166,12 @@ fn has_own(labels: Option<&Value>, own: &str) -> bool {
 }
 
 /// How names of a provider's own begin.
-pub(super) fn own(input: Input) -> String {
+pub(super) fn own(input: RuleInput) -> String {
     format!("{}-cloud-", input.parsed.name)
 }
 
 /// The prefixes at a place of the descriptor that are no domain, or one that steers Kubernetes, networks or machines.
-pub(super) fn prefixes(input: Input, pointer: &str, of: fn(Common<'_>) -> &[String], found: &mut Found) {
+pub(super) fn prefixes(input: RuleInput, pointer: &str, of: fn(Common<'_>) -> &[String], defects: &mut Defects) {
     let is_own = |prefix: &str| {
         let domain = prefix.strip_suffix('/').filter(|domain| domain.contains('.') && !domain.contains('/'));
         let mut others = restriction::KUBERNETES.into_iter().chain(restriction::SHARED);
@@ -183,6 +183,6 @@ pub(super) fn prefixes(input: Input, pointer: &str, of: fn(Common<'_>) -> &[Stri
     let prefixes = input.parsed.descriptor.as_ref().map(|descriptor| of(descriptor.common())).unwrap_or_default();
     for (index, prefix) in prefixes.iter().enumerate().filter(|(_, prefix)| !is_own(prefix)) {
         let problem = format!("the prefix {:?}", brief(prefix));
-        found.add_unless(prefix, input.parsed.descriptor_error(&format!("{pointer}/{index}"), problem));
+        defects.add_unless(prefix, input.parsed.descriptor_error(&format!("{pointer}/{index}"), problem));
     }
 }

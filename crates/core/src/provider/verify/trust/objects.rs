@@ -16,7 +16,7 @@ use crate::{
         AUTHENTICATION_READER, Error, Phase,
         folder::Manifest,
         restriction,
-        verify::parts::{Found, Input, Part, items},
+        verify::parts::{Defects, Part, RuleInput, items},
     },
 };
 
@@ -28,7 +28,7 @@ const KUBE_SYSTEM: &str = "kube-system";
 const RESERVED: [&str; 2] = ["-delete-nodes", "-next"];
 
 /// A name is a part of paths in the API, of files that are written, and of other names.
-pub(super) fn syntax_of_names(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn syntax_of_names(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let object = &manifest.object;
     // Names of RBAC may have colons; a rule of its own refuses those of the system.
     let is_of_rbac = object.kind().group == "rbac.authorization.k8s.io";
@@ -38,23 +38,23 @@ pub(super) fn syntax_of_names(_: Input, manifest: &Manifest, found: &mut Found) 
     };
     for (pointer, name) in [("/metadata/name", object.name()), ("/metadata/namespace", object.namespace())] {
         if !name.is_empty() && is_bad(name) {
-            found.add(manifest.defect(pointer, format!("the name {name:?}")));
+            defects.add(manifest.defect(pointer, format!("the name {name:?}")));
         }
     }
 }
 
 /// Of the kinds that are not usual a policy may allow single objects. Webhooks, `CustomResourceDefinition`s, Namespaces and Secrets are
 /// refused before any rule is asked: the operator can apply none.
-pub(super) fn kinds(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn kinds(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let kind = manifest.object.kind();
     let is_usual = if manifest.phase == Phase::Bootstrap { kind == &POD } else { kind.is_usual };
     if !is_usual {
         let value = manifest.title();
-        found.add_unless(&value, manifest.defect("/kind", brief(&value)));
+        defects.add_unless(&value, manifest.defect("/kind", brief(&value)));
     }
 }
 
-pub(super) fn names(input: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn names(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let (own, name) = (own(input), manifest.object.name());
     let begins = [own.as_str(), &format!("authentication-reader-{own}")].iter().any(|start| name.starts_with(start));
     let without_instance = name.strip_suffix("-cluster").unwrap_or(name);
@@ -65,30 +65,30 @@ pub(super) fn names(input: Input, manifest: &Manifest, found: &mut Found) {
         let value = manifest.title();
         let problem =
             format!("{}: the name does not begin with {own}, or ends as those of the operator", brief(&value));
-        found.add_unless(&value, manifest.defect("/metadata/name", problem));
+        defects.add_unless(&value, manifest.defect("/metadata/name", problem));
     }
 }
 
-pub(super) fn system_names(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn system_names(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let subjects = manifest.subjects().map(|(pointer, _)| format!("{pointer}/name"));
     for place in ["/metadata/name", "/roleRef/name"].map(str::to_owned).into_iter().chain(subjects) {
         let name = manifest.text(&place);
         if name.starts_with(SYSTEM) {
-            found.add(manifest.defect(&place, format!("the name {}", brief(name))));
+            defects.add(manifest.defect(&place, format!("the name {}", brief(name))));
         }
     }
 }
 
-pub(super) fn namespaces(input: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn namespaces(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let namespace = manifest.object.namespace();
     if manifest.object.kind().namespaced && !input.parsed.flavor.namespaces().contains(&namespace) {
         let problem = format!("namespace {}", brief(namespace));
-        found.add_unless(namespace, manifest.defect("/metadata/namespace", problem));
+        defects.add_unless(namespace, manifest.defect("/metadata/namespace", problem));
     }
 }
 
 /// References to objects that the provider's folder does not contain.
-pub(super) fn references(input: Input, found: &mut Found) {
+pub(super) fn references(input: RuleInput, defects: &mut Defects) {
     let objects = input.manifests(Phase::Cluster).map(|manifest| &manifest.object);
     let own: BTreeSet<_> = objects.map(|one| (one.kind().kind, one.namespace(), one.name())).collect();
     let mut check = |defect: Error, (kind, namespace, name): (&str, &str, &str)| {
@@ -96,7 +96,7 @@ pub(super) fn references(input: Input, found: &mut Found) {
             let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
             let value = format!("{kind} {name}");
             let problem = format!("{} is not in the provider's folder", brief(&value));
-            found.add_unless(value, defect.described(problem));
+            defects.add_unless(value, defect.described(problem));
         }
     };
     for manifest in &input.parsed.manifests {
@@ -143,31 +143,31 @@ fn accounts<'a>(pod: &Part<'a>) -> Vec<(&'static str, &'a str)> {
     if named.is_empty() && !is_static { vec![("/serviceAccountName", "default")] } else { named }
 }
 
-pub(super) fn aggregation(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn aggregation(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     if manifest.object.value().get("aggregationRule").is_some() {
-        found.add(manifest.defect("/aggregationRule", "an aggregated role"));
+        defects.add(manifest.defect("/aggregationRule", "an aggregated role"));
     }
     // Of pods it gives nothing, but a label of others is none that they need.
     for (pointer, label, _) in labels_of(manifest).filter(|(_, label, _)| label.contains("aggregate-to-")) {
-        found.add(manifest.defect(&pointer, format!("the label {}", brief(label))));
+        defects.add(manifest.defect(&pointer, format!("the label {}", brief(label))));
     }
 }
 
 /// Where else the operator would write the configuration.
-pub(super) fn published(input: Input, found: &mut Found) {
+pub(super) fn published(input: RuleInput, defects: &mut Defects) {
     let config = input.parsed.of_openshift().and_then(|one| one.cloud_config.as_ref());
     if let Some(gate) = config.and_then(|config| config.publish_with_feature_gate.as_ref()) {
         let problem = format!("publishWithFeatureGate {}", brief(gate));
-        found.add_unless(gate, input.parsed.descriptor_error("/cloudConfig/publishWithFeatureGate", problem));
+        defects.add_unless(gate, input.parsed.descriptor_error("/cloudConfig/publishWithFeatureGate", problem));
     }
 }
 
-pub(super) fn services(_: Input, manifest: &Manifest, found: &mut Found) {
+pub(super) fn services(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let spec = &manifest.object.value()["spec"];
     let mut check = |field: &str, pointer: &str, value: &Value, usual: &[&str]| {
         if let Some(text) = value.as_str().filter(|text| !usual.contains(text) && manifest.is("Service")) {
             let value = format!("{field} {text}");
-            found.add_unless(&value, manifest.defect(pointer, brief(&value)));
+            defects.add_unless(&value, manifest.defect(pointer, brief(&value)));
         }
     };
     check("type", "/spec/type", &spec["type"], &["ClusterIP"]);

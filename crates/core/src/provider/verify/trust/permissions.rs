@@ -8,7 +8,7 @@ use crate::{
     object::permissions::{Permission, Rule},
     provider::{
         CCM, Error, Flavor, Phase,
-        verify::parts::{Found, Input, Walk},
+        verify::parts::{Defects, RuleInput, Walk},
     },
 };
 
@@ -113,7 +113,7 @@ fn count(rule: &Rule) -> usize {
 }
 
 /// The rules that grant more than a folder may.
-pub(super) fn too_many(input: Input, found: &mut Found) {
+pub(super) fn too_many(input: RuleInput, defects: &mut Defects) {
     let mut left = MAX_GRANTS;
     for manifest in &input.parsed.manifests {
         for (pointer, rule) in manifest.rules() {
@@ -122,13 +122,13 @@ pub(super) fn too_many(input: Input, found: &mut Found) {
                 left -= count;
             } else {
                 let problem = format!("{count} permissions; a folder may grant {MAX_GRANTS}");
-                found.add(manifest.defect(&pointer, problem));
+                defects.add(manifest.defect(&pointer, problem));
             }
         }
     }
 }
 
-fn grants(input: Input<'_>) -> Vec<Grant<'_>> {
+fn grants(input: RuleInput<'_>) -> Vec<Grant<'_>> {
     let mut grants = Vec::new();
     // Refused by a rule of its own: nothing is worked out of them.
     if !Walk::Provider(too_many).defects(input).is_empty() {
@@ -165,32 +165,32 @@ fn grants(input: Input<'_>) -> Vec<Grant<'_>> {
     grants
 }
 
-pub(super) fn rbac(input: Input, found: &mut Found) {
+pub(super) fn rbac(input: RuleInput, defects: &mut Defects) {
     for grant in grants(input).iter().filter(|grant| grant.is_refused()) {
-        found.add(grant.defect());
+        defects.add(grant.defect());
     }
     for manifest in input.manifests(Phase::Cluster) {
         for (pointer, rule) in manifest.rules().filter(|(_, rule)| !rule.urls.is_empty()) {
-            found.add(manifest.defect(&pointer, format!("grants the path {}", rule.urls.join(", "))));
+            defects.add(manifest.defect(&pointer, format!("grants the path {}", rule.urls.join(", "))));
         }
         let role = manifest.text("/roleRef/name");
         if manifest.text("/roleRef/kind") == "ClusterRole" && never::ROLES.contains(&role) {
-            found.add(manifest.defect("/roleRef/name", format!("binds ClusterRole {role}")));
+            defects.add(manifest.defect("/roleRef/name", format!("binds ClusterRole {role}")));
         }
     }
 }
 
 /// Elsewhere than on OpenShift, where nobody asks for them one by one.
-pub(super) fn node_deletion(input: Input, found: &mut Found) {
+pub(super) fn node_deletion(input: RuleInput, defects: &mut Defects) {
     let of_flavor = grants(input).into_iter().filter(|_| input.parsed.flavor == Flavor::Kubernetes);
-    of_flavor.filter(Grant::deletes_nodes).for_each(|grant| found.add(grant.defect()));
+    of_flavor.filter(Grant::deletes_nodes).for_each(|grant| defects.add(grant.defect()));
 }
 
-pub(super) fn unusual(input: Input, found: &mut Found) {
+pub(super) fn unusual(input: RuleInput, defects: &mut Defects) {
     let is_kubernetes = input.parsed.flavor == Flavor::Kubernetes;
     let is_reported = |grant: &Grant| grant.is_refused() || (is_kubernetes && grant.deletes_nodes());
     let own = own(input);
     for grant in grants(input).iter().filter(|grant| !grant.is_usual(&own) && !is_reported(grant)) {
-        found.add_unless(grant.value(), grant.defect());
+        defects.add_unless(grant.value(), grant.defect());
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         folder::Manifest,
         verify::{
             fields::unknown,
-            parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Found, Input, Part, items},
+            parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Defects, Part, RuleInput, items},
         },
     },
     text::yaml::outline::child,
@@ -85,13 +85,13 @@ const CONTAINER: [&str; 18] = [
     "workingDir",
 ];
 
-pub(super) fn host_namespaces(pod: &Part, found: &mut Found) {
+pub(super) fn host_namespaces(pod: &Part, defects: &mut Defects) {
     for field in ["hostPID", "hostIPC"].into_iter().filter(|field| pod.value[field] == true) {
-        found.add_unless(field, pod.defect(&format!("/{field}"), field));
+        defects.add_unless(field, pod.defect(&format!("/{field}"), field));
     }
 }
 
-pub(super) fn host_paths(pod: &Part, found: &mut Found) {
+pub(super) fn host_paths(pod: &Part, defects: &mut Defects) {
     let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
     let mut read_only = BTreeMap::new();
     for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
@@ -102,7 +102,7 @@ pub(super) fn host_paths(pod: &Part, found: &mut Found) {
         } else {
             let type_ = if BOOTSTRAP_FILES.contains(&path) { " without type: File" } else { "" };
             let problem = format!("hostPath {}{type_}", brief(path));
-            found.add_unless(path, pod.defect(&format!("/volumes/{index}/hostPath/path"), problem));
+            defects.add_unless(path, pod.defect(&format!("/volumes/{index}/hostPath/path"), problem));
         }
     }
     // The mounts through which a container could write to these files.
@@ -113,14 +113,14 @@ pub(super) fn host_paths(pod: &Part, found: &mut Found) {
                 if let Some(path) = path.filter(|_| mount["readOnly"] != true) {
                     let pointer = format!("/{list}/{number}/volumeMounts/{index}");
                     let problem = format!("hostPath {path} writable: its mount lacks readOnly: true");
-                    found.add_unless(format!("{path} writable"), pod.defect(&pointer, problem));
+                    defects.add_unless(format!("{path} writable"), pod.defect(&pointer, problem));
                 }
             }
         }
     }
 }
 
-pub(super) fn host_ports(container: &Part, found: &mut Found) {
+pub(super) fn host_ports(container: &Part, defects: &mut Defects) {
     // There the API server sets each hostPort to the containerPort.
     if container.pod["hostNetwork"] == true {
         return;
@@ -129,12 +129,12 @@ pub(super) fn host_ports(container: &Part, found: &mut Found) {
         // A number with a fraction is one to the API server, too.
         if let Some(port) = port.get("hostPort").filter(|port| **port != 0) {
             let defect = container.defect(&format!("/ports/{index}/hostPort"), format!("hostPort {port}"));
-            found.add_unless(port.to_string(), defect);
+            defects.add_unless(port.to_string(), defect);
         }
     }
 }
 
-pub(super) fn unusual_fields(input: Input, found: &mut Found) {
+pub(super) fn unusual_fields(input: RuleInput, defects: &mut Defects) {
     // A rule of its own refuses what is misspelt.
     let pointers = |one: &Manifest| unknown(&one.object).into_iter().map(|(pointer, _)| pointer).collect();
     let unknown = input.parsed.manifests.iter().map(|one| (one.object.key(), pointers(one)));
@@ -143,25 +143,25 @@ pub(super) fn unusual_fields(input: Input, found: &mut Found) {
         unknown.get(&part.manifest.object.key()).is_none_or(|pointers| !pointers.contains(&part.at(pointer)))
     };
     for pod in input.pods() {
-        others(&pod, &POD, is_known, found);
+        others(&pod, &POD, is_known, defects);
         // A number with a fraction is one to the API server, too.
         if pod.value[GRACE].as_f64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
             let value = format!("{GRACE} {}", pod.value[GRACE]);
             let problem = format!("{value}: more than {LONGEST_GRACE}");
-            found.add_unless(value, pod.defect(&format!("/{GRACE}"), problem));
+            defects.add_unless(value, pod.defect(&format!("/{GRACE}"), problem));
         }
     }
     for container in input.containers() {
-        others(&container, &CONTAINER, is_known, found);
+        others(&container, &CONTAINER, is_known, defects);
         let resources = &container.value["resources"];
         for list in ["limits", "requests"] {
             for name in fields(&resources[list]).filter(|name| !RESOURCES.contains(name)) {
                 let problem = format!("the resource {}", brief(name));
-                found.add_unless(name, container.defect(&format!("/resources/{list}"), problem));
+                defects.add_unless(name, container.defect(&format!("/resources/{list}"), problem));
             }
         }
         if !items(&resources["claims"]).is_empty() {
-            found.add_unless("claims", container.defect("/resources/claims", "claims of devices"));
+            defects.add_unless("claims", container.defect("/resources/claims", "claims of devices"));
         }
         for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
             for way in ["httpGet", "tcpSocket"] {
@@ -169,7 +169,7 @@ pub(super) fn unusual_fields(input: Input, found: &mut Found) {
                 if !matches!(host, "" | "localhost" | "127.0.0.1" | "::1") {
                     let value = format!("host {host}");
                     let problem = format!("kubelet asks {}", brief(&value));
-                    found.add_unless(value, container.defect(&format!("/{probe}/{way}/host"), problem));
+                    defects.add_unless(value, container.defect(&format!("/{probe}/{way}/host"), problem));
                 }
             }
         }
@@ -183,7 +183,7 @@ fn is_default(field: &str, value: &Value) -> bool {
 }
 
 /// The fields that are not among the usual ones: those of a single value with it.
-fn others(part: &Part, usual: &[&str], is_known: impl Fn(&Part, &str) -> bool, found: &mut Found) {
+fn others(part: &Part, usual: &[&str], is_known: impl Fn(&Part, &str) -> bool, defects: &mut Defects) {
     for field in fields(part.value).filter(|field| !usual.contains(field)) {
         let (pointer, value) = (child("", field), &part.value[field]);
         if is_default(field, value) || !is_known(part, &pointer) {
@@ -195,14 +195,14 @@ fn others(part: &Part, usual: &[&str], is_known: impl Fn(&Part, &str) -> bool, f
             scalar => format!("{field} {scalar}"),
         };
         let problem = format!("the field {}", brief(&value));
-        found.add_unless(value, part.defect(&pointer, problem));
+        defects.add_unless(value, part.defect(&pointer, problem));
     }
 }
 
-pub(super) fn volumes(pod: &Part, found: &mut Found) {
+pub(super) fn volumes(pod: &Part, defects: &mut Defects) {
     let mut see = |pointer: &str, value: String| {
         let problem = format!("a volume with {}", brief(&value));
-        found.add_unless(value, pod.defect(pointer, problem));
+        defects.add_unless(value, pod.defect(pointer, problem));
     };
     for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
         let at = format!("/volumes/{index}");

@@ -10,7 +10,7 @@ use crate::{
         Error, Flavor, Phase,
         folder::Manifest,
         kubernetes::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
-        verify::parts::{Found, Input, Part, items},
+        verify::parts::{Defects, Part, RuleInput, items},
     },
     text::{
         work,
@@ -18,14 +18,14 @@ use crate::{
     },
 };
 
-pub(super) fn secrets(input: Input, found: &mut Found) {
+pub(super) fn secrets(input: RuleInput, defects: &mut Defects) {
     for pod in input.pods() {
-        let mut see = |pointer: &str, name: &str| report(input, pod.manifest, pod.defect(pointer, ""), name, found);
+        let mut see = |pointer: &str, name: &str| report(input, pod.manifest, pod.defect(pointer, ""), name, defects);
         in_pod(&pod, &mut see);
     }
     for account in input.manifests(Phase::Cluster).filter(|one| one.is("ServiceAccount")) {
         for (pointer, name) in in_account(account.object.value()) {
-            report(input, account, account.defect(&pointer, ""), name, found);
+            report(input, account, account.defect(&pointer, ""), name, defects);
         }
     }
     for role in input.manifests(Phase::Cluster).filter(|one| one.is("Role")) {
@@ -34,25 +34,25 @@ pub(super) fn secrets(input: Input, found: &mut Found) {
                 && rule.resources.contains(&"secrets")
                 && rule.verbs.iter().any(|verb| READ.contains(verb));
             for name in rule.names.iter().filter(|name| reads && !name.is_empty()) {
-                report(input, role, role.defect(&pointer, ""), name, found);
+                report(input, role, role.defect(&pointer, ""), name, defects);
             }
         }
     }
 }
 
 /// Reports a Secret that is not declared, in the namespace of the manifest that names it.
-fn report(input: Input, manifest: &Manifest, defect: Error, name: &str, found: &mut Found) {
+fn report(input: RuleInput, manifest: &Manifest, defect: Error, name: &str, defects: &mut Defects) {
     let namespace = manifest.object.namespace();
     if !is_declared(input, namespace, name) {
         let value = format!("{namespace}/{name}");
         work::add(value.len());
         let problem = format!("Secret {} is not declared", brief(&value));
-        found.add_unless(value, defect.described(problem));
+        defects.add_unless(value, defect.described(problem));
     }
 }
 
 /// Elsewhere the `CloudControllerManager` names the Secret; on OpenShift its name follows from the provider's.
-fn is_declared(input: Input, namespace: &str, name: &str) -> bool {
+fn is_declared(input: RuleInput, namespace: &str, name: &str) -> bool {
     input.parsed.flavor == Flavor::OpenShift
         && namespace == DEFAULT_NAMESPACE
         && name == format!("{}-cloud-credentials", input.parsed.name)

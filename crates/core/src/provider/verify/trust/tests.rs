@@ -5,8 +5,8 @@ use crate::provider::{
     Flavor, embedded,
     folder::{ParsedProvider, parsed_providers_of},
     verify::{
-        Policy, check,
-        policy::{policy_exceptions, policy_for, values},
+        Policy, check_external,
+        policy::{policy_for, values},
         verify,
     },
 };
@@ -84,7 +84,7 @@ fn expect(name: &str, files: &[(&str, &str)], (rule, file, from, to, place, valu
     let text = sound.replacen(from, to, 1);
     assert_ne!(text, sound, "{rule}: {from:?} is missing");
     let parsed_providers = parsed_providers_with(name, files, file, &text);
-    let found = check(&parsed_providers, &Policy::default());
+    let found = check_external(&parsed_providers, &Policy::default()).findings;
     let start = text.find(place).unwrap_or_else(|| panic!("{rule}: {place:?} is missing"));
     let line = 1 + text[..start].matches('\n').count();
     let [finding] = &found[..] else { panic!("{rule}: {to:?}: {found:#?}") };
@@ -106,22 +106,26 @@ fn expect(name: &str, files: &[(&str, &str)], (rule, file, from, to, place, valu
         return;
     }
     let policy = allowing(name, rule, value);
-    assert_eq!(check(&parsed_providers, &policy), [], "{rule}: {value}");
-    assert_eq!(policy_exceptions(&parsed_providers, &policy), [format!("{rule}: {value}")]);
+    assert_eq!(check_external(&parsed_providers, &policy).findings, [], "{rule}: {value}");
+    assert_eq!(check_external(&parsed_providers, &policy).exceptions, [format!("{rule}: {value}")]);
     assert_eq!(policy.unused(&parsed_providers), []);
     for other in [
         allowing("other", rule, value),
         allowing(name, rule, &format!("{value}x")),
         allowing(name, "external-host-port", "1"),
     ] {
-        assert_eq!(check(&parsed_providers, &other).len(), 1, "{rule}: {value}");
-        assert!(policy_exceptions(&parsed_providers, &other).is_empty());
+        assert_eq!(check_external(&parsed_providers, &other).findings.len(), 1, "{rule}: {value}");
+        assert!(check_external(&parsed_providers, &other).exceptions.is_empty());
     }
 }
 
 #[test]
 fn each_rule_reports_what_breaks_only_it_and_a_policy_allows_only_that() {
-    assert_eq!(check(&parsed_providers_with("exoscale", &KUBERNETES, 0, KUBERNETES[0].1), &Policy::default()), []);
+    assert_eq!(
+        check_external(&parsed_providers_with("exoscale", &KUBERNETES, 0, KUBERNETES[0].1), &Policy::default())
+            .findings,
+        []
+    );
     for fixture in FIXTURES {
         expect("exoscale", &KUBERNETES, *fixture);
     }
@@ -136,7 +140,9 @@ fn every_permission_that_leads_to_others_is_reported() {
         let rule = format!("- apiGroups: [{group:?}] # here\n  resources: [{resource}]\n  verbs: [{verb}]\n");
         for before in ["- apiGroups: [authentication.k8s.io]", "- apiGroups: [coordination.k8s.io]"] {
             let text = KUBERNETES[RBAC].1.replacen(before, &format!("{rule}{before}"), 1);
-            let found = check(&parsed_providers_with("exoscale", &KUBERNETES, RBAC, &text), &Policy::default());
+            let found =
+                check_external(&parsed_providers_with("exoscale", &KUBERNETES, RBAC, &text), &Policy::default())
+                    .findings;
             let [finding] = &found[..] else { panic!("{rule}: {found:#?}") };
             assert!(finding.to_string().ends_with(expected), "{finding}");
         }
@@ -201,7 +207,10 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
     let tags = values(&kubernetes).into_iter().filter(|(_, rule, _)| *rule == "external-image-digest").count();
     assert!(tags > kubernetes.len());
     // What their own code writes whichever controllers are on: an external one would have to name them all.
-    let found = check(&kubernetes, &Policy::default()).into_iter().map(|one| serde_json::to_value(one).unwrap());
+    let found = check_external(&kubernetes, &Policy::default())
+        .findings
+        .into_iter()
+        .map(|one| serde_json::to_value(one).unwrap());
     let (open, others): (Vec<_>, Vec<_>) = found.partition(|one| one["value"].is_null());
     let open: Vec<_> = open.iter().map(|one| format!("{}: {}", one["provider"], one["what"])).collect();
     let writes = |provider: &str, what: &str| {
@@ -253,7 +262,7 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_all
         };
         assert!(expected.iter().any(|start| value.starts_with(start)), "{provider}: {value}");
     }
-    let fixed = check(&openshift, &Policy::default());
+    let fixed = check_external(&openshift, &Policy::default()).findings;
     assert!(fixed.iter().all(|finding| serde_json::to_value(finding).unwrap()["value"].is_string()));
 }
 
@@ -261,7 +270,10 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_all
 fn an_image_of_the_manifest_may_have_the_digest_of_its_tag() {
     let image = format!(":0.34.0@sha256:{}", "0a".repeat(32));
     let text = KUBERNETES[DEPLOYMENT].1.replacen(":0.34.0", &image, 1);
-    assert_eq!(check(&parsed_providers_with("exoscale", &KUBERNETES, DEPLOYMENT, &text), &Policy::default()), []);
+    assert_eq!(
+        check_external(&parsed_providers_with("exoscale", &KUBERNETES, DEPLOYMENT, &text), &Policy::default()).findings,
+        []
+    );
 }
 
 #[test]
@@ -273,7 +285,7 @@ fn the_policy_that_is_proposed_allows_all_that_one_can() {
     let policy = policy_for(&parsed_providers, &allowing("exoscale", "external-host-namespace", "hostIPC")).unwrap();
     assert_eq!(policy, "exoscale:\n  external-host-namespace:\n  - hostPID\n");
     let policy = Policy::parse(&policy_for(&parsed_providers, &Policy::default()).unwrap()).unwrap();
-    assert_eq!(check(&parsed_providers, &policy), []);
+    assert_eq!(check_external(&parsed_providers, &policy).findings, []);
     assert_eq!(policy_for(&parsed_providers, &policy), None, "nothing is left");
     let text =
         text.replace("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: false\n          privileged: true");

@@ -5,7 +5,8 @@ use super::*;
 /// The rules that a further manifest of Exoscale breaks.
 fn broken(manifest: &str) -> Vec<String> {
     let text = manifest.to_owned() + KUBERNETES[BUDGET].1;
-    let found = check(&parsed_providers_with("exoscale", &KUBERNETES, BUDGET, &text), &Policy::default());
+    let found =
+        check_external(&parsed_providers_with("exoscale", &KUBERNETES, BUDGET, &text), &Policy::default()).findings;
     found.iter().map(|one| serde_json::to_value(one).unwrap()["rule"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -41,7 +42,7 @@ fn a_cluster_role_of_a_node_manager_is_about_nodes_and_goes_with_it() {
             let text = if is_changed { text.replacen(from, to, 1) } else { text.to_owned() };
             (path, text.into_bytes())
         });
-        let found = check(&parsed_providers_of("example", files), &Policy::default());
+        let found = check_external(&parsed_providers_of("example", files), &Policy::default()).findings;
         let found = found.iter().map(ToString::to_string);
         found.filter(|finding| finding.ends_with("(external-cluster-role)")).collect::<Vec<_>>()
     };

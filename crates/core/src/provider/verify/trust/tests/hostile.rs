@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     error::MOST_OF_A_MESSAGE,
-    provider::{external::Wanted, package::Package},
+    provider::{external::ProviderRequest, package::Package},
     text::work,
 };
 
@@ -21,7 +21,7 @@ fn refused(files: &[(String, String)]) -> BTreeSet<String> {
     if parsed_providers.iter().any(|parsed| parsed.first_defect().is_err()) {
         return BTreeSet::from(["defect".to_owned()]);
     }
-    let found = check(&parsed_providers, &Policy::default());
+    let found = check_external(&parsed_providers, &Policy::default()).findings;
     let found: BTreeSet<_> =
         found.iter().map(|one| serde_json::to_value(one).unwrap()["rule"].as_str().unwrap().to_owned()).collect();
     let reported = report["findings"].as_array().unwrap().iter().map(|one| one["rule"].as_str().unwrap());
@@ -276,11 +276,16 @@ fn a_message_holds_little_of_what_a_package_says() {
                 messages.extend(parsed_providers.iter().flat_map(|one| {
                     one.defects.iter().chain(&one.misfits()).map(ToString::to_string).collect::<Vec<_>>()
                 }));
-                messages.extend(check(&parsed_providers, &Policy::default()).iter().map(ToString::to_string));
+                messages.extend(
+                    check_external(&parsed_providers, &Policy::default()).findings.iter().map(ToString::to_string),
+                );
                 messages.extend(verify(&parsed_providers, None, None).findings.iter().map(ToString::to_string));
                 let digest = package.digest();
                 messages.extend(
-                    Wanted::default().check(("exoscale", &digest), &parsed_providers).err().map(|one| one.to_string()),
+                    ProviderRequest::default()
+                        .check_identity(("exoscale", &digest), &parsed_providers)
+                        .err()
+                        .map(|one| one.to_string()),
                 );
             }
         }
@@ -292,7 +297,7 @@ fn a_message_holds_little_of_what_a_package_says() {
                 message.len()
             );
         }
-        let all = Wanted::default().refused(messages.join("; ").repeat(100)).to_string();
+        let all = ProviderRequest::default().refused(messages.join("; ").repeat(100)).to_string();
         assert!(all.len() <= MOST_OF_A_MESSAGE + 200, "{}", all.len());
     }
 }

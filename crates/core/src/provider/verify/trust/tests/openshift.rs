@@ -42,7 +42,7 @@ fn the_rules_hold_on_openshift_too() {
     const POD: usize = 3;
     let files = openshift();
     let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    assert_eq!(check(&parsed_providers_with("demo", &files, 0, files[0].1), &Policy::default()), []);
+    assert_eq!(check_external(&parsed_providers_with("demo", &files, 0, files[0].1), &Policy::default()).findings, []);
     #[rustfmt::skip]
     let fixtures: &[Fixture] = &[
         ("external-kind", POD, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: kube-system}\n---\n", "kind: ConfigMap", "ConfigMap demo-cloud-x"),

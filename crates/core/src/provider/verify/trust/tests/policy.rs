@@ -34,7 +34,7 @@ fn an_empty_policy_allows_nothing() {
     let text = KUBERNETES[DEPLOYMENT].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
     let parsed_providers = parsed_providers_with("exoscale", &KUBERNETES, DEPLOYMENT, &text);
     for policy in ["", "# Nothing.\n", "{}\n", "exoscale: {}\n", "exoscale: {external-host-namespace: []}\n"] {
-        assert_eq!(check(&parsed_providers, &Policy::parse(policy).unwrap()).len(), 1, "{policy:?}");
+        assert_eq!(check_external(&parsed_providers, &Policy::parse(policy).unwrap()).findings.len(), 1, "{policy:?}");
     }
 }
 
@@ -51,7 +51,7 @@ fn a_value_that_allows_nothing_is_unused() {
         "4: exoscale: external-host-port: unused: nothing of the provider has \"80\"; remove it",
     ];
     assert_eq!(unused, expected);
-    assert_eq!(policy_exceptions(&parsed_providers, &policy), ["external-host-path: /a"]);
+    assert_eq!(check_external(&parsed_providers, &policy).exceptions, ["external-host-path: /a"]);
     assert_eq!(policy.is_of_others("exoscale"), None);
 }
 
@@ -71,7 +71,7 @@ fn what_both_flavors_need_is_allowed_once() {
     let files = both("").into_iter().chain(both("kubernetes/"));
     let parsed_providers = parsed_providers_of("exoscale", files.map(|(path, text)| (path, text.into_bytes())));
     assert_eq!(
-        policy_exceptions(&parsed_providers, &allowing("exoscale", "external-host-namespace", "hostPID")),
+        check_external(&parsed_providers, &allowing("exoscale", "external-host-namespace", "hostPID")).exceptions,
         ["external-host-namespace: hostPID"]
     );
 }
