@@ -17,22 +17,19 @@ use crate::{
         request::{self, NO_DEADLINE},
     },
     error::chain,
-    facts::{DEFAULT_NAMESPACE, DOCUMENTS, Documents, Settings, ccm, cluster::Cluster, version::Minor},
+    facts::{DEFAULT_NAMESPACE, Documents, PLATFORM_DOCUMENT, Settings, ccm, cluster::Cluster, version::Minor},
     nodes::{
         evidence::{Ccm, Evidence, Lease, NodeEvent, Pod, Seen, Unseen},
         identity::{CcmIdentity, Need},
         node::Node,
         observed,
     },
-    object::{EVENT, Kind, NODE, POD},
+    object::{EVENT, KUBE_SYSTEM, Kind, NODE, POD},
     process::lease::LEASE,
     provider::catalog::Catalog,
 };
 
 pub mod log;
-
-/// The namespace in which most cloud-controller-managers are.
-const KUBE_SYSTEM: &str = "kube-system";
 
 /// The namespace of Events about objects without one.
 const EVENTS_OF_NODES: &str = "default";
@@ -179,21 +176,17 @@ fn asked_for(live: &Value, catalog: &Catalog) -> Seen<CcmIdentity> {
 
 /// Whether this is an OpenShift cluster, and its cloud-controller-manager, if its platform has one.
 async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<(bool, Option<CcmIdentity>), Error> {
-    let infrastructures = DOCUMENTS.iter().filter(|document| document.kind.kind == "Infrastructure");
-    for document in infrastructures {
-        let live = match read::get(client, &document.kind, "", document.name).await {
-            Err(Error::NotServed(_)) => None,
-            live => live?,
-        };
-        let Some(live) = live else { continue };
-        let mut documents = Documents::default();
-        let what = || request::describe_objects(&document.kind, "", document.name);
-        documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
-        let facts = documents.facts(&Settings::default());
-        let provider = catalog.provider(&facts);
-        return Ok((true, provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE))));
-    }
-    Ok((false, None))
+    let document = &PLATFORM_DOCUMENT;
+    let live = match read::get(client, &document.kind, "", document.name).await {
+        Err(Error::NotServed(_)) => None,
+        live => live?,
+    };
+    let Some(live) = live else { return Ok((false, None)) };
+    let mut documents = Documents::default();
+    let what = || request::describe_objects(&document.kind, "", document.name);
+    documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
+    let provider = catalog.provider(&documents.facts(&Settings::default()));
+    Ok((true, provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE))))
 }
 
 /// Adds the evidence of cloud-controller-managers, and the leases in their namespaces and one more; with `is_thorough`

@@ -19,7 +19,7 @@ use crate::{
     controllers::view::images_of_file,
     error::chain,
     facts::{
-        DOCUMENTS, Documents, Facts, OPERATOR_LEASE, Settings,
+        DOCUMENTS, Documents, Facts, OPERATOR_LEASE, PLATFORM_DOCUMENT, Settings,
         images::{self, Images},
     },
     object::{
@@ -34,9 +34,6 @@ use crate::{
 
 /// The ConfigMap with the images, in the operator's namespace, and its key.
 const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
-
-/// The document that every cluster of OpenShift has.
-const INFRASTRUCTURE: &str = "Infrastructure";
 
 /// An OpenShift cluster, to be read.
 pub(super) struct ClusterReader {
@@ -95,7 +92,7 @@ impl ClusterReader {
         for document in &DOCUMENTS {
             let object = read::get(&self.client, &document.kind, "", document.name).await;
             if let Err(Error::NotServed(kind)) = &object
-                && document.kind.kind == INFRASTRUCTURE
+                && *document == PLATFORM_DOCUMENT
             {
                 let what = "it is no OpenShift or OKD cluster; on others `kubectl describe ccm` shows the state";
                 return Err(Error::NotServed(format!("{kind}: {what}")));

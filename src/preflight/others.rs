@@ -10,19 +10,17 @@ use super::{
 use crate::{
     api::{placement::Distribution, spec::Management},
     facts::{
-        ccm::{Ccm, Controller},
+        ccm::{Ccm, Controller, LEASE},
         distribution::{BuiltIn, K0S, K3S, RKE2},
     },
     nodes::evidence::{self, Lease, Seen},
+    object::KUBE_SYSTEM,
     plan::{Plan, kubernetes::conflict::conflict},
     provider::Phase,
 };
 
 /// The lease of the cloud-controller-manager that is part of k3s.
 const K3S_LEASE: &str = "k3s-cloud-controller-manager";
-
-/// The lease of that of k0s: that of every other one, too.
-const COMMON_LEASE: &str = "cloud-controller-manager";
 
 /// How far the clocks of two machines may differ, in seconds: a lease that counts for longer than it says holds an installation up.
 const SKEW: i64 = 0;
@@ -188,7 +186,7 @@ fn external_pod(evidence: &Evidence, pod: &Pod) -> Option<External> {
     let who = describe(evidence, pod);
     // The name of a static pod: that of its manifest, and that of its node.
     let evidence::Pod { namespace, name, node, .. } = &pod.seen;
-    let is_static = namespace == "kube-system" && *name == format!("cloud-controller-manager-{node}");
+    let is_static = namespace == KUBE_SYSTEM && *name == format!("cloud-controller-manager-{node}");
     if is_static && evidence.ccm.cluster.distribution == Distribution::Rke2 {
         return Some(External::built_in(RKE2, &who, controllers));
     }
@@ -239,7 +237,7 @@ fn external_lease(evidence: &Evidence, lease: &Lease) -> Option<External> {
         return Some(External::built_in(K3S, &who, controllers));
     }
     let is_k0s = evidence.ccm.cluster.distribution == Distribution::K0s && holders.next().is_none();
-    if is_k0s && lease.namespace == "kube-system" && lease.name == COMMON_LEASE {
+    if is_k0s && lease.namespace == KUBE_SYSTEM && lease.name == LEASE {
         // Of two with the same lease only one acts, whatever it runs.
         let is_shared = is_of(evidence.ccm, lease);
         let of_nodes = vec![Controller::CloudNode, Controller::CloudNodeLifecycle];

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     apply::change::essence,
-    facts::ccm::Controller,
+    facts::ccm::{Controller, LEASE},
     nodes::observed::{Program, container, flags},
-    object::{self, PART_OF_LABEL, is_name, items, reference::Reference},
+    object::{self, KUBE_SYSTEM, PART_OF_LABEL, is_name, items, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
         CCM,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The namespace of the lease, and its name, unless flags say otherwise.
-const DEFAULT_LEASE: (&str, &str) = ("kube-system", "cloud-controller-manager");
+const DEFAULT_LEASE: (&str, &str) = (KUBE_SYSTEM, LEASE);
 
 /// The annotation of the pod that shows a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -195,7 +195,7 @@ impl Existing {
 
     /// The Secret with the configuration that flags name.
     pub(crate) fn config_secret(&self) -> Option<Reference> {
-        let namespace = self.flag("cloud-config-secret-namespace").unwrap_or("kube-system");
+        let namespace = self.flag("cloud-config-secret-namespace").unwrap_or(KUBE_SYSTEM);
         Some(Reference::secret(namespace, self.flag("cloud-config-secret-name")?))
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         ccm::{Ccm, SKIP_PREFLIGHT},
         cluster::Cluster,
     },
-    object::{place, reference::Reference},
+    object::{KUBE_SYSTEM, place, reference::Reference},
     text::mask::{self, is_secret_key},
 };
 
@@ -110,7 +110,7 @@ impl ProposedCcm {
     pub(crate) fn new(name: &str, provider: &str, namespace: &str) -> Self {
         let mut proposed = Self { name: name.to_owned(), ..Self::default() };
         proposed.set("provider", provider);
-        if namespace != "kube-system" {
+        if namespace != KUBE_SYSTEM {
             proposed.set("namespace", namespace);
         }
         proposed
@@ -133,7 +133,7 @@ impl ProposedCcm {
     }
 
     pub(crate) fn namespace(&self) -> &str {
-        self.spec["namespace"].as_str().unwrap_or("kube-system")
+        self.spec["namespace"].as_str().unwrap_or(KUBE_SYSTEM)
     }
 
     /// The Secret, which is made if there is none.

@@ -16,7 +16,7 @@ use crate::{
         ccm::{LEASE, ONLY, SKIP_PREFLIGHT, named},
         cluster::Cluster,
     },
-    object::items,
+    object::{KUBE_SYSTEM, items},
     plan::install::NAME,
     text::{kubectl::Access, shell::quoted},
 };
@@ -123,7 +123,7 @@ impl Situation<'_> {
             format!("{kubectl} create namespace {name}"),
             format!("{kubectl} label namespace {name} pod-security.kubernetes.io/enforce=privileged"),
         ];
-        let is_needed = !self.has_namespace && self.proposed.namespace() != "kube-system";
+        let is_needed = !self.has_namespace && self.proposed.namespace() != KUBE_SYSTEM;
         is_needed.then(|| step("Create the namespace, and allow pods on the network of the host in it", commands))
     }
 
@@ -159,7 +159,7 @@ impl Situation<'_> {
         ];
         let (distribution, operator_namespace) = (self.cluster.distribution.known(), self.operator_namespace);
         let of_cluster = [
-            ("--namespaces", (namespace != "kube-system").then(|| format!("kube-system,{namespace}"))),
+            ("--namespaces", (namespace != KUBE_SYSTEM).then(|| format!("{KUBE_SYSTEM},{namespace}"))),
             ("--operator-namespace", (operator_namespace != NAME).then(|| operator_namespace.to_owned())),
             ("--distribution", distribution.local.is_some().then(|| distribution.flag.to_owned())),
             ("--api-server", self.api_server()),

@@ -19,6 +19,9 @@ pub use kinds::{
     CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, EVENT, KINDS, Kind, NAMESPACE, NODE, POD, SECRET, SERVICE_ACCOUNT,
 };
 
+/// The namespace of the control plane's own objects, where most cloud-controller-managers run.
+pub const KUBE_SYSTEM: &str = "kube-system";
+
 /// The label that names the set which an object belongs to (KEP-3659): by it our objects are found.
 pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 

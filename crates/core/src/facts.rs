@@ -23,7 +23,7 @@ use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
 /// OpenShift's documents.
-pub use openshift::{DOCUMENTS, Document, Documents, EXTERNAL, VERSION_PLACEHOLDER};
+pub use openshift::{DOCUMENTS, Document, Documents, EXTERNAL, PLATFORM_DOCUMENT, VERSION_PLACEHOLDER};
 
 /// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
 macro_rules! api_types {
@@ -79,7 +79,7 @@ facts! {
     TlsDisableHttp2 = "tls.disableHttp2",
     /// The feature gates that the cluster enables and a cloud-controller-manager knows, as `Name=true`, comma-separated.
     FeatureGates = "featureGates",
-    /// The cluster's name at the cloud. This and the following are known with a `CloudControllerManager` only.
+    /// The cluster's name at the cloud.
     ClusterName = "clusterName",
     /// The controllers that are on, comma-separated.
     Controllers = "controllers",
@@ -96,9 +96,18 @@ facts! {
 }
 
 impl Fact {
-    /// Whether it is known with a `CloudControllerManager` only.
+    /// Whether only a `CloudControllerManager` has this fact: on OpenShift no document has it.
     pub fn is_of_ccm(self) -> bool {
-        self as usize >= Self::ClusterName as usize
+        matches!(
+            self,
+            Self::ClusterName
+                | Self::Controllers
+                | Self::Routes
+                | Self::PodCidrs
+                | Self::LeaseName
+                | Self::SecurePort
+                | Self::Verbosity
+        )
     }
 
     /// The name that descriptors use.

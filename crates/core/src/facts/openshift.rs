@@ -41,9 +41,12 @@ const fn document(kind: &'static str, plural: &'static str, name: &'static str) 
     Document { kind: object::kind("config.openshift.io", "v1", kind, plural, false, 0), name }
 }
 
+/// The document that names the platform. Every OpenShift cluster has it, and no other cluster.
+pub const PLATFORM_DOCUMENT: Document = document("Infrastructure", "infrastructures", "cluster");
+
 /// Every document.
 pub static DOCUMENTS: [Document; 6] = [
-    document("Infrastructure", "infrastructures", "cluster"),
+    PLATFORM_DOCUMENT,
     document("Proxy", "proxies", "cluster"),
     document("FeatureGate", "featuregates", "cluster"),
     document("APIServer", "apiservers", "cluster"),
@@ -61,6 +64,13 @@ pub struct Documents {
     pub feature_gate: Option<Resource<IgnoredAny, FeatureGateStatus>>,
     pub api_server: Option<Resource<ApiServerSpec, IgnoredAny>>,
     pub cluster_version: Option<Resource<IgnoredAny, ClusterVersionStatus>>,
+}
+
+/// The region of the cluster in a live Infrastructure; `None` if its platform has none.
+pub fn region(infrastructure: &Value) -> Option<&str> {
+    let platform = infrastructure["status"]["platformStatus"].as_object()?;
+    // Each platform has an object of its own.
+    platform.values().find_map(|own| own["region"].as_str())
 }
 
 impl Documents {
@@ -88,7 +98,8 @@ impl Documents {
             "FeatureGate" => self.feature_gate = parse(object)?,
             "APIServer" => self.api_server = parse(object)?,
             "Network" => self.network = parse(object)?,
-            _ => self.cluster_version = parse(object)?,
+            "ClusterVersion" => self.cluster_version = parse(object)?,
+            other => return Err(serde::de::Error::custom(format_args!("no fact is taken from {other}"))),
         }
         Ok(())
     }

@@ -4,8 +4,11 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, ResourceRule};
 use serde_json::{Value, json};
 
 use crate::{
-    facts::ccm::{Ccm, Controller, LEASE},
-    object::{Object, permissions},
+    facts::{
+        self,
+        ccm::{Ccm, Controller, LEASE},
+    },
+    object::{KUBE_SYSTEM, Object, permissions},
     plan::needs,
     provider::{
         OpenShift,
@@ -15,7 +18,7 @@ use crate::{
 };
 
 /// The account of kube-system as which the node controllers act on OpenShift.
-const NODE_IDENTITY: (&str, &str) = ("kube-system", "node-controller");
+const NODE_IDENTITY: (&str, &str) = (KUBE_SYSTEM, "node-controller");
 
 /// A cloud-controller-manager to look for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,9 +112,7 @@ impl CcmIdentity {
         let (workload, pod) = provider.workload()?;
         let as_planned = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
         let ccm = provider.manifests.iter().find(|one| one.kind().kind == "DaemonSet" && one.name() != workload.name());
-        let platform = infrastructure["status"]["platformStatus"].as_object();
-        // Each platform has an object of its own there.
-        let region = platform.into_iter().flatten().find_map(|(_, own)| own["region"].as_str());
+        let region = facts::openshift::region(infrastructure);
         let nodes = provider.descriptor.nodes.as_ref();
         let (of_nodes, identity) = (["list", "watch"], NODE_IDENTITY);
         let mut needs: Vec<_> = of_nodes.iter().map(|verb| Need::new(verb, "", "nodes")).collect();

@@ -19,7 +19,7 @@ use crate::{
     config::{Problem, Transform, fields},
     error::brief,
     facts::ccm::{Ccm, Controller},
-    object::{Object, container_name, containers},
+    object::{KUBE_SYSTEM, Object, container_name, containers},
     provider::{
         CCM, Common, Contents, Describe,
         descriptor::{Services, Sources},
@@ -40,7 +40,7 @@ pub use nodes::{Answer, Names, Nodes};
 const ARCHITECTURES: [&str; 6] = ["amd64", "arm", "arm64", "ppc64le", "riscv64", "s390x"];
 
 /// The namespace in the manifests, which another one replaces.
-pub const NAMESPACE: &str = "kube-system";
+pub const NAMESPACE: &str = KUBE_SYSTEM;
 
 /// The label with the name of the program that an object is of.
 const NAME_LABEL: &str = "app.kubernetes.io/name";

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::{
     error::brief,
+    object::KUBE_SYSTEM,
     provider::{
         Phase,
         folder::Manifest,
@@ -94,7 +95,7 @@ pub(super) fn static_pods(_: RuleInput, manifest: &Manifest, defects: &mut Defec
     let (kind, namespace) = (manifest.object.kind().kind, manifest.object.namespace());
     if manifest.phase == Phase::Bootstrap && kind != "Pod" {
         defects.add(manifest.defect("/kind", format!("a {kind} in bootstrap/")));
-    } else if manifest.phase == Phase::Bootstrap && namespace != "kube-system" {
+    } else if manifest.phase == Phase::Bootstrap && namespace != KUBE_SYSTEM {
         let what = format!("the static Pod is in namespace {namespace}, not in kube-system");
         defects.add(manifest.defect("/metadata/namespace", what));
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::brief,
-    object::{POD, is_name},
+    object::{KUBE_SYSTEM, POD, is_name},
     provider::{
         AUTHENTICATION_READER, Error, Phase,
         folder::Manifest,
@@ -19,9 +19,6 @@ use crate::{
         verify::parts::{Defects, Part, RuleInput, items},
     },
 };
-
-/// The namespace of Kubernetes' own components, where the cluster's roles for all of them are.
-const KUBE_SYSTEM: &str = "kube-system";
 
 /// How names end that the operator gives, besides those of [`restriction::reserved`]: of the guard of nodes, and of an object that takes
 /// the place of another one. The name of the `CloudControllerManager` may follow.
