@@ -14,10 +14,10 @@ const END_OF_A_PROBLEM: usize = 400;
 /// The most bytes of a message: the API server takes as many in a condition of Kubernetes' own type `Condition`.
 pub const MOST_OF_A_MESSAGE: usize = 32 << 10;
 
-/// What stands in place of the rest.
+/// The mark that replaces the rest of a text.
 const CUT: &str = "…";
 
-/// What ends a line or moves along it: in a text of others it would look like words of this program.
+/// The characters that end a line or move along it: in a foreign text they could imitate words of this program.
 const BREAKS: [char; 2] = ['\n', '\t'];
 
 /// An error with its causes in one line, each stated once.

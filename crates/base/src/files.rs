@@ -73,7 +73,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::other("not UTF-8: save it in this encoding"))
 }
 
-/// Who may read a file besides its owner, as far as the umask allows.
+/// The users besides the owner who may read a file, as far as the umask allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Everybody.

@@ -30,7 +30,7 @@ pub use crate::text::{Change, Problem};
 pub struct CloudConfigSettings {
     /// The places to look for it, in this order.
     pub sources: Vec<ConfigSource>,
-    /// Whether it is optional: without a source the cloud-controller-manager gets an empty one.
+    /// Whether the configuration is optional: without a source the cloud-controller-manager gets an empty one.
     pub allow_empty: bool,
     /// The text of an empty one, for a cloud-controller-manager that does not read an empty file.
     #[serde(default)]
@@ -77,7 +77,7 @@ pub struct Output {
     pub text: String,
     /// The changes to the source, in the order of the rules. Empty if the text is unchanged.
     pub changes: Vec<Change>,
-    /// What the cloud-controller-manager ignores silently, in the order of the source.
+    /// The settings that the cloud-controller-manager ignores silently, in the order of the source.
     pub warnings: Vec<Problem>,
 }
 

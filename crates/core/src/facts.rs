@@ -168,7 +168,7 @@ fn proxy_variables(http: String, https: String, no: String) -> Vec<(&'static str
     all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// What is known about a cluster.
+/// The facts of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The platform; `None` if the cluster lacks the document that names it.
@@ -203,7 +203,7 @@ pub struct Facts {
     pub has_trusted_ca: bool,
     /// Digests of the ConfigMaps and Secrets that pods refer to; `None` without a cluster.
     pub digests: Option<Digests>,
-    /// What a `CloudControllerManager` asks for; `None` on OpenShift.
+    /// The `CloudControllerManager`; `None` on OpenShift.
     pub ccm: Option<Ccm>,
 }
 

@@ -86,7 +86,7 @@ pub enum Error {
         ccm: String,
         /// The field; in a text with the place.
         field: String,
-        /// What is wrong with it, and what to do.
+        /// The problem, and the fix.
         problem: String,
     },
 }

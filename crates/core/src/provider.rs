@@ -111,7 +111,7 @@ pub struct Provider {
     pub kubernetes: Option<Kubernetes>,
 }
 
-/// What a provider contains for one flavor.
+/// One flavor of a provider.
 #[derive(Clone, Debug)]
 pub struct Contents<D> {
     /// Its descriptor.
@@ -124,15 +124,15 @@ pub struct Contents<D> {
     pub origin: Option<Origin>,
 }
 
-/// What a provider contains for OpenShift.
+/// The flavor openshift of a provider.
 pub type OpenShift = Contents<Descriptor>;
 
 /// The descriptor of either flavor.
 #[derive(Clone, Debug)]
 pub enum Described {
-    /// That for OpenShift.
+    /// The flavor openshift.
     OpenShift(Box<Descriptor>),
-    /// That of the flavor kubernetes.
+    /// The flavor kubernetes.
     Kubernetes(Box<kubernetes::Descriptor>),
 }
 
@@ -164,7 +164,7 @@ impl Provider {
         platforms.is_some_and(|(one, other)| one.descriptor.platform.overlaps(&other.descriptor.platform))
     }
 
-    /// Where it comes from, if not with this program.
+    /// The origin of an external provider; `None` for a built-in one.
     pub fn origin(&self) -> Option<&Origin> {
         let of_openshift = self.openshift.as_ref().and_then(|one| one.origin.as_ref());
         of_openshift.or_else(|| self.kubernetes.as_ref()?.origin.as_ref())

@@ -71,7 +71,7 @@ fn unreadable(path: &Path, source: impl Into<io::Error>) -> Unreadable {
     Unreadable { path: path.to_owned(), source: source.into() }
 }
 
-/// What is neither a file nor a folder.
+/// An entry that is neither a file nor a folder.
 fn described(kind: FileType) -> &'static str {
     match kind {
         FileType::Symlink => "a link; put the file itself in its place",

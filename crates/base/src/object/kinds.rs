@@ -141,12 +141,12 @@ impl Kind {
         KINDS.iter().find(|known| known.kind == name)
     }
 
-    /// Whether it is an account or a permission, without which pods fail.
+    /// Whether objects of this kind are accounts or permissions, without which pods fail.
     pub fn is_identity(&self) -> bool {
         self.group == RBAC || self.kind == SERVICE_ACCOUNT.kind
     }
 
-    /// Whether it is a policy or its binding: it denies, and grants nothing.
+    /// Whether objects of this kind are admission policies or their bindings: they deny, and grant nothing.
     pub fn is_policy(&self) -> bool {
         self.group == ADMISSION
     }

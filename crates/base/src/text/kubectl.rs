@@ -71,7 +71,7 @@ impl Access {
         format!("helm{}", joined(flags.into_iter().chain(groups)))
     }
 
-    /// What Helm cannot be told.
+    /// The reason why Helm cannot use this connection; `None` if it can.
     pub fn not_for_helm(&self) -> Option<&'static str> {
         let is_partly = self.cluster.is_some() || self.user.is_some();
         is_partly.then_some("Helm has no --cluster and no --user: give it a context with both")

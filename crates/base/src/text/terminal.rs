@@ -33,7 +33,7 @@ pub fn first(text: &str) -> Option<(Place, char)> {
     Some((place, found))
 }
 
-/// What a file or a value with such a character is told.
+/// The error for a file or a value with such a character.
 pub fn refusal(found: char) -> String {
     format!(
         "the character U+{:04X}, which steers a terminal or hides text from whoever reads it: remove it",

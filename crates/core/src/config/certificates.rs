@@ -32,7 +32,7 @@ pub struct Certificate {
     pub subject: String,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
-    /// Whether it is a certificate authority.
+    /// Whether the certificate is that of a certificate authority.
     pub is_ca: bool,
 }
 

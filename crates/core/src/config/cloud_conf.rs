@@ -48,7 +48,7 @@ pub struct Synced {
     pub changes: Vec<Change>,
     /// The warnings, each with its place in the source.
     pub warnings: Vec<String>,
-    /// Whether it is written to [`managed`] as well.
+    /// Whether the configuration is written to [`managed`], too.
     pub is_published: bool,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Keys {
 #[derive(Debug, Deserialize)]
 pub(super) struct Section {
     pub(super) name: String,
-    /// Whether it consists of named sections, such as `[ServiceOverride "1"]`.
+    /// Whether its sections have names, such as `[ServiceOverride "1"]`.
     pub(super) each: bool,
     pub(super) keys: BTreeMap<String, Kind>,
 }

@@ -27,7 +27,7 @@ const METADATA_SERVICES: [&str; 3] = ["169.254.169.254", "fd00:ec2::254", "metad
 pub struct Ccm {
     /// The name of the `CloudControllerManager`.
     pub name: String,
-    /// What it asks for.
+    /// The spec.
     pub spec: Spec,
     /// The cluster.
     pub cluster: Cluster,
@@ -42,7 +42,7 @@ pub const SKIP_PREFLIGHT: &str = "ccm-operator.dev/skip-preflight";
 /// different times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deletable {
-    /// What the policy lists, each as `NAME/UID/TIME` with the time at which it became unready.
+    /// The entries of the policy, each as `NAME/UID/TIME` with the time at which the node became unready.
     pub listed: BTreeSet<String>,
     /// The names that the role grants.
     pub granted: BTreeSet<String>,
@@ -117,14 +117,14 @@ impl Controller {
 }
 
 impl Ccm {
-    /// What is asked for in a cluster. A distribution that is asked for wins over the one that was found.
+    /// A spec in a cluster. A distribution in the spec takes precedence over the detected one.
     pub fn new(name: String, spec: Spec, found: Cluster) -> Self {
         let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
         let cluster = Cluster { distribution: named.unwrap_or(found.distribution), ..found };
         Self { name, spec, cluster, skips: Vec::new() }
     }
 
-    /// What a live object asks for, whatever its name is and whether or not it is being deleted.
+    /// Reads a live object. Its name and its deletion do not matter.
     /// Fails if its spec is of another version.
     pub fn of_live(live: &Value, found: Cluster) -> Result<Self, serde_json::Error> {
         let metadata = &live["metadata"];

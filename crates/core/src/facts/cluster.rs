@@ -5,7 +5,7 @@ use crate::{
     facts::{distribution::of_version, version::Minor},
 };
 
-/// What the placement and the version depend on.
+/// The facts of a cluster that the placement and the version depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// The version of Kubernetes: the lowest of the control plane.

@@ -11,7 +11,7 @@ const K3S_ARGUMENTS: &str = "k3s.io/node-args";
 /// A cloud-controller-manager that is part of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// What it is called, for people.
+    /// The name, for people.
     pub name: &'static str,
     /// The beginning of the providerIDs that it writes, which nobody can change later.
     pub scheme: &'static str,
@@ -67,7 +67,7 @@ pub enum Nodes {
     Servers,
 }
 
-/// What is known of a distribution.
+/// The properties of a distribution.
 #[derive(Debug)]
 pub struct Known {
     /// The distribution.
@@ -80,7 +80,7 @@ pub struct Known {
     pub help: &'static str,
     /// Its own name for itself.
     pub title: &'static str,
-    /// What versions of Kubernetes contain, such as `v1.35.4+k3s1`.
+    /// The part that its versions of Kubernetes contain, such as `+k3s` in `v1.35.4+k3s1`.
     version: Option<&'static str>,
     /// The beginning of the name of its nodes' operating system.
     system: Option<&'static str>,
@@ -94,7 +94,7 @@ pub struct Known {
     own: Option<BuiltIn>,
     /// How its kubelets are started with `--cloud-provider=external`.
     pub external_kubelets: &'static str,
-    /// Where its nodes have the API server.
+    /// The address of the API server on its nodes.
     pub local: Option<Local>,
     /// The address by which pods on the network of the host reach the API server where no kube-proxy runs, for people.
     pub without_proxy: &'static str,
@@ -181,7 +181,7 @@ impl Distribution {
     /// Every distribution that can be named.
     pub const ALL: [Self; 6] = [Self::Kubeadm, Self::K3s, Self::Rke2, Self::Talos, Self::K0s, Self::Other];
 
-    /// What is known of it.
+    /// The properties of this distribution.
     pub fn known(self) -> &'static Known {
         KNOWN.iter().find(|one| one.distribution == self).unwrap_or(&OTHER)
     }

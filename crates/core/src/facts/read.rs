@@ -27,13 +27,13 @@ use crate::{
 /// Why a file cannot be used. Each names the file by its content and its path.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("failed to read {0}")]
     Read(String, #[source] io::Error),
-    /// It is not YAML.
+    /// The file is not YAML.
     #[error("failed to parse {}", .1.of(.0))]
     Yaml(String, #[source] yaml::Error),
-    /// It holds something else.
+    /// The file contains something else.
     #[error("{0}: {1}")]
     Content(String, String),
     /// The images in it are not usable.
@@ -66,7 +66,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those that are given.
+    /// The files that are given.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let Self { infrastructure, images, cloud_config, proxy, feature_gate, api_server, network } = self;
         let optional = [images, cloud_config, proxy, feature_gate, api_server, network];

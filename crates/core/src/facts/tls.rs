@@ -146,7 +146,7 @@ impl TlsSettings {
     }
 }
 
-/// What a profile asks for: its place for messages, the lowest version, and the cipher suites.
+/// The settings of a profile: its field for messages, the lowest version, and the cipher suites.
 fn asked_by(profile: Option<&Profile>) -> Result<(&'static str, &str, Option<Vec<String>>), Error> {
     let known = |below_tls13: &[(&str, &str)]| {
         let suites: Vec<_> = below_tls13.iter().map(|(_, iana)| *iana).collect();

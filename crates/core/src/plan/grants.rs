@@ -26,7 +26,7 @@ pub(super) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", 
 /// Rules of a role, with a comment.
 pub(super) type Commented = (String, Value);
 
-/// What the operator needs for providers of the flavor kubernetes.
+/// The permissions of the operator for providers of the flavor kubernetes.
 pub(super) struct Grants<'a> {
     pub(super) providers: &'a [&'a Kubernetes],
     /// The Secrets in the managed namespaces that cloud-controller-managers may use.
@@ -40,7 +40,7 @@ pub(super) struct Grants<'a> {
 }
 
 impl Grants<'_> {
-    /// What the providers' roles of the cluster may grant.
+    /// The permissions that the providers' ClusterRoles may grant.
     pub(super) fn of_cluster(&self) -> Result<Vec<Commented>, yaml::Error> {
         let computed = self.providers.iter().map(|one| &one.descriptor);
         let computed = computed.flat_map(|one| needs::grants(&one.controllers(), &one.permissions).collect::<Vec<_>>());
@@ -93,7 +93,7 @@ impl Grants<'_> {
         own.filter(|(kind, _)| !kind.namespaced).chain(of_guard)
     }
 
-    /// What the operator needs in a managed namespace.
+    /// The permissions of the operator in a managed namespace.
     pub(super) fn of_managed(&self, namespace: &str) -> Result<Vec<Commented>, yaml::Error> {
         let may_be = |one: &&&Kubernetes| one.descriptor.namespaces.include(namespace);
         let providers: Vec<_> = self.providers.iter().filter(may_be).copied().collect();
@@ -116,7 +116,7 @@ impl Grants<'_> {
         Ok(rules)
     }
 
-    /// What the operator needs in the namespace that the manifests name.
+    /// The permissions of the operator in the namespace that the manifests name.
     pub(super) fn of_namespace(&self, namespace: &str) -> Result<Vec<Commented>, yaml::Error> {
         let here = || self.manifests().filter(|object| object.namespace() == namespace);
         let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

@@ -32,7 +32,7 @@ const MANAGED: &str = "ccm-operator-managed";
 const CERTIFICATE: &str = "metrics-certificate";
 const CERTIFICATE_PATH: &str = "/etc/ccm-operator/metrics-certificate";
 
-/// What an installation fills in.
+/// The values that an installation fills in.
 #[derive(Clone, Debug)]
 pub struct Installation<'a> {
     /// The providers that may be asked for.
@@ -57,7 +57,7 @@ pub struct Installation<'a> {
     pub expose_metrics: bool,
     /// The Secret in the operator's namespace with the certificate of the metrics; `None`: the operator makes its own.
     pub metrics_certificate: Option<String>,
-    /// What `CloudControllerManager`s may ask for.
+    /// The limits for the specs of `CloudControllerManager`s.
     pub limits: Limits,
     /// The providers that do not come with the operator.
     pub external: CarriedProviders,

@@ -9,7 +9,7 @@ use crate::{
     provider::kubernetes::{Descriptor, Image},
 };
 
-/// What `CloudControllerManager`s may ask for. An installation hands it to the operator in its arguments.
+/// The limits for the specs of `CloudControllerManager`s. An installation passes them to the operator as arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The names that they may have. The operator's permissions on objects without a namespace are for these.

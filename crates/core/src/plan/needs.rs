@@ -42,7 +42,7 @@ pub fn rules(controllers: &[Controller], own: &[NeededPermission]) -> Value {
     merged(grants(controllers, own))
 }
 
-/// What these controllers need, and the cloud's own code with them.
+/// The permissions of these controllers, and of the cloud's own code with them.
 pub(super) fn grants<'a>(
     controllers: &[Controller],
     own: &'a [NeededPermission],

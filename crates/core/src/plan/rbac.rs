@@ -33,7 +33,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Rules of the cluster, and by namespace.
 type Roles = BTreeMap<Option<String>, Vec<Commented>>;
 
-/// What the operator in a namespace of its own needs for a provider of the flavor kubernetes, as manifests.
+/// The permissions of the operator in its own namespace for a provider of the flavor kubernetes, as manifests.
 ///
 /// # Errors
 ///

@@ -44,11 +44,11 @@ pub struct Summary {
     platform: String,
     /// The version of the program that it came with.
     version: String,
-    /// That of its package, which holds both flavors.
+    /// The digest of its package, which has both flavors.
     digest: String,
     /// The phases that it has manifests for: `cluster`, `bootstrap`.
     phases: Vec<&'static str>,
-    /// Where it was read; empty for one that came with the program.
+    /// The path that it was read from; empty for a built-in provider.
     #[serde(skip_serializing_if = "String::is_empty")]
     path: String,
     /// Why it is not used, where another one is, or none.
@@ -109,7 +109,7 @@ fn shared<S: Serializer>(text: &Rc<str>, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Summary {
-    /// That of a flavor of a provider, from the package of this digest, which came with a version of the program.
+    /// The view of one flavor of a built-in provider, with the digest of its package and the version of the program.
     pub fn of<D: Describe>(provider: &Contents<D>, digest: &str, version: &str) -> Self {
         let Common { name, platform, .. } = provider.descriptor.common();
         let phases = [("cluster", &provider.manifests), ("bootstrap", &provider.bootstrap_manifests)];

@@ -107,7 +107,7 @@ impl Catalog {
         self.check_replaced(named.and_then(|one| one.kubernetes.as_ref()).ok_or_else(unknown)?)
     }
 
-    /// That there is no provider of the flavor kubernetes of this name, for people.
+    /// The message for a name that no provider of the flavor kubernetes has.
     pub fn unknown(&self, name: &str) -> String {
         let known: Vec<_> = self.kubernetes().map(Contents::name).collect();
         let hint = did_you_mean(name, known.iter().copied());

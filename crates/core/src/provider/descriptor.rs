@@ -18,7 +18,7 @@ use crate::{
 /// The sources of values, by the container's name and the target's.
 pub type Sources = BTreeMap<String, BTreeMap<String, ValueSource>>;
 
-/// What the descriptors of both flavors say.
+/// The part that the descriptors of both flavors share.
 #[derive(Clone, Debug)]
 pub struct Common<'a> {
     /// The provider's name.
@@ -39,7 +39,7 @@ pub struct Common<'a> {
 
 /// The descriptor of a flavor.
 pub trait Describe {
-    /// What that of every flavor says.
+    /// The fields of every flavor.
     fn common(&self) -> Common<'_>;
 }
 
@@ -63,9 +63,9 @@ pub struct Descriptor {
     pub environment: Sources,
     /// The cloud's configuration; absent means that none is synced.
     pub cloud_config: Option<crate::config::CloudConfigSettings>,
-    /// What its cloud-controller-manager writes on nodes; absent means that it is not known.
+    /// The fields of nodes that the cloud-controller-manager writes; absent if unknown.
     pub nodes: Option<Nodes>,
-    /// What it writes on Services.
+    /// The fields of Services that the cloud-controller-manager writes.
     #[serde(default)]
     pub services: Services,
 }
@@ -84,7 +84,7 @@ impl Describe for Descriptor {
     }
 }
 
-/// What a cloud-controller-manager writes on the nodes of its cloud.
+/// The fields that a cloud-controller-manager writes on the nodes of its cloud.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -100,7 +100,7 @@ pub struct Nodes {
     pub metadata_prefixes: Vec<String>,
 }
 
-/// What a cloud-controller-manager writes on Services besides what every one does.
+/// The fields of Services that a cloud-controller-manager writes, besides those that all write.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -143,7 +143,7 @@ impl Platform {
         self.type_ == other.type_ && (one.is_none() || two.is_none() || one == two)
     }
 
-    /// Whether it is narrower than the type alone.
+    /// Whether the match is narrower than the platform type alone.
     pub(super) fn is_narrow(&self) -> bool {
         self.cloud_name.is_some()
     }

@@ -238,7 +238,7 @@ impl ParsedProvider {
         Ok(())
     }
 
-    /// What it is called among all parsed providers.
+    /// The name among all parsed providers, such as `aws` or `aws/kubernetes`.
     pub fn title(&self) -> String {
         match self.flavor {
             Flavor::OpenShift => self.name.clone(),
@@ -294,12 +294,12 @@ impl ParsedProvider {
         self.defects.iter().cloned().chain(self.misfits()).next().map_or(Ok(()), Err)
     }
 
-    /// What it contains for OpenShift, or the first defect.
+    /// The flavor openshift, or the first defect.
     pub fn openshift(&self) -> Result<OpenShift, Error> {
         self.contents(self.of_openshift())
     }
 
-    /// What it contains for any Kubernetes, or the first defect.
+    /// The flavor kubernetes, or the first defect.
     pub fn kubernetes(&self) -> Result<Kubernetes, Error> {
         self.contents(self.of_kubernetes())
     }

@@ -79,14 +79,14 @@ pub struct Descriptor {
     /// The DaemonSet whose pods initialize nodes, each the one that it runs on, in place of the controller `cloudNode`. It and what
     /// belongs to it have this name in the label `app.kubernetes.io/name`.
     pub node_manager: Option<String>,
-    /// Whether it has a controller of load balancers for Services.
+    /// Whether the cloud-controller-manager has a controller for load balancers of Services.
     #[serde(default = "yes")]
     pub load_balancers: bool,
     /// Its route controller; absent means that the cloud has no routes.
     pub routes: Option<Routes>,
     /// Its nodes.
     pub nodes: Nodes,
-    /// What it writes on Services.
+    /// The fields of Services that the cloud-controller-manager writes.
     #[serde(default)]
     pub services: Services,
     /// The flags that an administrator may give besides.
@@ -95,12 +95,12 @@ pub struct Descriptor {
     /// Flags of every cloud-controller-manager that this one does not have.
     #[serde(default)]
     pub absent_flags: Vec<String>,
-    /// What the cloud's own code needs in the cluster, besides what its controllers need on every cloud.
+    /// The permissions of the cloud's own code, besides those that its controllers need on every cloud.
     #[serde(default)]
     pub permissions: Vec<NeededPermission>,
 }
 
-/// What a provider contains for any Kubernetes.
+/// The flavor kubernetes of a provider.
 pub type Kubernetes = Contents<Descriptor>;
 
 /// The namespaces that a cloud-controller-manager may be in.
@@ -159,7 +159,7 @@ pub struct Image {
 pub struct ConfigFile {
     /// Whether the cloud-controller-manager does not start without it.
     pub required: bool,
-    /// Whether it holds the credentials, so that it is a key of a Secret.
+    /// Whether the configuration holds the credentials, so that it is a key of a Secret.
     #[serde(default)]
     pub holds_credentials: bool,
     /// The name of the file in the volume.
@@ -214,7 +214,7 @@ impl Descriptor {
         self.credentials.is_some() || self.cloud_config.as_ref().is_some_and(|config| config.holds_credentials)
     }
 
-    /// What its fields contradict: JSON pointer and text.
+    /// The contradictions between fields: JSON pointer and text.
     pub(super) fn misfits(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for (index, prefix) in self.nodes.provider_ids.iter().enumerate().filter(|(_, prefix)| prefix.len() < 4) {
@@ -271,7 +271,7 @@ impl Descriptor {
         Controller::ALL.into_iter().filter(has).collect()
     }
 
-    /// What the cloud-controller-manager itself runs of what is asked for.
+    /// The `CloudControllerManager` without the controllers that the node manager runs.
     pub fn own<'a>(&self, ccm: &'a Ccm) -> Cow<'a, Ccm> {
         if self.node_manager.is_none() {
             return Cow::Borrowed(ccm);
@@ -344,7 +344,7 @@ pub struct Credentials {
     /// Whether the cloud-controller-manager does without it, with the identity of its machine.
     #[serde(default)]
     pub optional: bool,
-    /// What the cloud's configuration must say for it to be used; absent: nothing.
+    /// The condition on the cloud's configuration for using these credentials; absent: none.
     pub only_with: Option<String>,
 }
 
@@ -353,7 +353,7 @@ pub struct Credentials {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NeededPermission {
-    /// What the cloud's code does with it.
+    /// How the cloud's code uses the permission.
     pub reason: String,
     /// The API group; the core group is empty.
     #[serde(default)]

@@ -98,7 +98,7 @@ pub fn images_config_map(manifest: &str, catalog: &Catalog) -> Option<String> {
     Some(format!("{head}{IMAGES_KEY}    {{\n{images}\n    }}\n"))
 }
 
-/// What an installation replaces in the payload.
+/// The values that an installation replaces in the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Installation {
     /// The namespace to manage.

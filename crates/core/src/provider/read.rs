@@ -30,7 +30,7 @@ pub enum Error {
     /// A file or a folder in it cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// It has more than it may.
+    /// The folder exceeds a limit.
     #[error(transparent)]
     TooMuch(#[from] provider::Error),
 }

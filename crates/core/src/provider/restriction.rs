@@ -78,13 +78,13 @@ fn end(object: &Value) -> Option<&'static str> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Accounts {
-    /// That of the cloud-controller-manager, or else the first one.
+    /// The account of the cloud-controller-manager, or else the first one.
     main: Option<Account>,
     /// All of the folder.
     all: BTreeSet<Account>,
-    /// Those of the workloads for which [`is_on_every_node`] holds: whoever owns a node can read their tokens.
+    /// The accounts of the workloads that run on every node ([`is_on_every_node`]): root on a node can read their tokens.
     pub(super) on_every_node: BTreeSet<Account>,
-    /// Those of the other workloads.
+    /// The accounts of the other workloads.
     pub(super) central: BTreeSet<Account>,
 }
 
@@ -104,7 +104,7 @@ impl Accounts {
         accounts
     }
 
-    /// Those that the policy whose name ends so is for.
+    /// The accounts that a policy applies to, by the suffix of its name.
     fn of_policy(&self, end: &str) -> BTreeSet<&Account> {
         let is_meant = |account: &&Account| {
             end != OWN_NODE || (self.on_every_node.contains(*account) && !self.central.contains(*account))

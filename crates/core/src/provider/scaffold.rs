@@ -35,7 +35,7 @@ const RESERVED: [&str; 13] =
 /// The versions of Kubernetes that a version for several is entered for.
 const MINORS: std::ops::RangeInclusive<u32> = 32..=36;
 
-/// What is asked about a new provider.
+/// The questions about a new provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Its name.
@@ -54,7 +54,7 @@ pub struct Options {
     pub credentials: BTreeMap<String, String>,
     /// The image of the node manager, if there is one.
     pub node_manager: Option<Image>,
-    /// Whether it has a route controller.
+    /// Whether the cloud-controller-manager has a route controller.
     pub routes: bool,
     /// How its providerIDs begin.
     pub provider_id: String,
@@ -70,7 +70,7 @@ pub struct Options {
 pub struct CloudConfig {
     /// Its name.
     pub file: String,
-    /// Whether it holds the credentials.
+    /// Whether the file holds the credentials.
     pub holds_credentials: bool,
 }
 

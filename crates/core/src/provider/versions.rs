@@ -164,7 +164,7 @@ impl Versions {
         newest.chain(self.verified.iter().enumerate().map(|(index, tag)| (format!("verified/{index}"), tag.as_str())))
     }
 
-    /// Whether it names an image by its digest.
+    /// Whether the version names an image by its digest.
     pub fn has_digests(&self) -> bool {
         self.tags.values().any(|known| known.digest.is_some())
     }
@@ -192,7 +192,7 @@ impl Versions {
         })
     }
 
-    /// What is said of a tag that the table does not have. It has only the newest of each line, so such a tag may well exist.
+    /// The message about a tag that is not in the table. The table has only the newest tag of each minor version, so the tag may exist.
     fn unknown(&self, tag: &str, minor: Minor) -> Option<String> {
         if self.knows(tag) {
             return None;

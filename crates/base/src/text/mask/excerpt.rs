@@ -15,7 +15,7 @@ use crate::text::{
 /// The beginning of a message.
 pub struct Excerpt<'a> {
     text: &'a str,
-    /// What else is a secret in it.
+    /// The other secrets in it.
     hidden: Vec<Range<usize>>,
     states: Vec<State>,
     /// The state behind each byte.

@@ -14,7 +14,7 @@ pub(super) struct Parts<'a> {
 /// The part of a line around a place.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    /// Where it ends.
+    /// The end of the part.
     pub(super) end: usize,
     /// Where what is measured of it ends; before the place if nothing of it is behind the place.
     pub(super) measured: usize,

@@ -30,7 +30,7 @@ pub(super) fn of_message(line: &str) -> Vec<Range<usize>> {
     Reader { is_message: true, ..Reader::default() }.read(line, 0..line.len())
 }
 
-/// What the previous lines say about the next one.
+/// The state that the previous lines leave for the next one.
 #[derive(Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Reader {
@@ -40,9 +40,9 @@ pub(super) struct Reader {
     private_key: bool,
     /// The value of a secret's key goes on in the lines that are indented deeper than this.
     block: Option<usize>,
-    /// It goes on until this closes what it opened.
+    /// The value continues until this character closes it.
     open: Option<Open>,
-    /// It goes on in the next line, behind a `\`.
+    /// The value continues in the next line, after a `\`.
     is_continued: bool,
     /// The key was the end of a line.
     is_key: bool,
@@ -235,7 +235,7 @@ impl Open {
         Self { left, right, depth: 1 }.after(&value[1..])
     }
 
-    /// What is open after a line.
+    /// The quotes and brackets that are open after a line.
     fn after(mut self, line: &str) -> Option<Self> {
         for character in line.chars() {
             if character == self.right {
@@ -266,7 +266,7 @@ fn names_an_object(before: &str, rest: &str) -> bool {
     kind.is_some_and(|kind| KINDS.iter().any(|known| kind.eq_ignore_ascii_case(known)))
 }
 
-/// What may stand behind a word in prose.
+/// The characters that may follow a word in prose.
 const PUNCTUATION: [char; 4] = [',', '.', ';', ':'];
 
 /// The quoted word at a place of a line, with its quotes and without the punctuation in front of its end.

@@ -30,11 +30,11 @@ pub struct Node {
     pub(super) line: usize,
     /// The parser's number of its anchor; 0 without one.
     pub anchor: usize,
-    /// What it consists of.
+    /// The content of the node.
     pub shape: Shape,
 }
 
-/// What a value consists of.
+/// The content of a value.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// An omitted value, or a plain null.
@@ -74,7 +74,7 @@ impl Member {
 }
 
 impl Node {
-    /// Whether it is a mapping, in either style.
+    /// Whether the value is a mapping, in either style.
     pub fn is_mapping(&self) -> bool {
         matches!(self.shape, Shape::Block(_) | Shape::Flow(_))
     }
@@ -167,7 +167,7 @@ pub fn plain_scalars(text: &str) -> Vec<(usize, String)> {
 /// How deeply values may be nested. No configuration comes near it, and each level takes a piece of the stack.
 const DEEPEST: usize = 100;
 
-/// What the parser finds.
+/// An event of the parser.
 pub(super) struct Events<'a> {
     text: &'a str,
     /// How deeply the current value is nested.

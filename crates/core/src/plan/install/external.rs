@@ -20,7 +20,7 @@ const PROVIDERS_PATH: &str = "/etc/ccm-operator/providers";
 const POLICY: &str = "provider-policy";
 const POLICY_FILE: &str = "policy.yaml";
 
-/// What an installation gives the operator of external providers.
+/// The part of the external providers that an installation carries.
 #[derive(Clone, Debug, Default)]
 pub struct CarriedProviders {
     /// Their packages.
@@ -29,7 +29,7 @@ pub struct CarriedProviders {
     pub policy: Option<String>,
     /// The built-in providers whose place they may take, by name.
     pub replace: Vec<String>,
-    /// Those that are not given any more and whose objects are to be deleted, by name.
+    /// The removed providers whose objects are to be deleted, by name.
     pub remove: Vec<String>,
 }
 

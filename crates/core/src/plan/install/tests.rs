@@ -24,7 +24,7 @@ fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a
     }
 }
 
-/// What is printed, as text and as objects.
+/// The printed manifests, as text and as objects.
 fn printed(installation: &Installation<'_>) -> (String, Vec<Value>) {
     let files = embedded::install().into_iter().filter(|(name, _)| !name.ends_with(".crd.yaml"));
     let texts = files.map(|(_, bytes)| installation.of(std::str::from_utf8(bytes).unwrap()).unwrap());
@@ -357,7 +357,7 @@ fn the_certificate_of_the_metrics_comes_from_a_secret_that_may_be_missing() {
     assert!(!held(&objects, NAME).iter().any(|permission| permission.contains("secrets")));
 }
 
-/// What is printed for a provider alone is what an installation for it has more than one for none.
+/// The output for a provider alone is the difference between an installation for it and one for no provider.
 #[test]
 fn what_is_granted_for_one_provider_is_what_its_installation_adds() {
     let catalog = embedded::catalog().unwrap();

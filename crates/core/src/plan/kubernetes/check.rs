@@ -125,7 +125,7 @@ pub(super) fn configuration(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Cc
     unfit(&format!("cloudConfig.inline{place}"), message)
 }
 
-/// What the cloud-controller-manager would ignore in a configuration that stands in the object itself, for people.
+/// The settings of an inline configuration that the cloud-controller-manager would ignore, for people.
 pub fn ignored(descriptor: &Descriptor, ccm: &Ccm) -> Vec<String> {
     let text = ccm.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
     let warnings = descriptor.cloud_config.as_ref().zip(text).and_then(|(file, text)| file.check(text).ok());

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// What the workload of a `CloudControllerManager` runs.
+/// The configuration with which the workload of a `CloudControllerManager` runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     /// The controllers.
@@ -26,9 +26,9 @@ pub struct Running {
 /// Which of two that exclude each other stays: the first one here, and of the same the older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It runs, and asks for nothing that does not.
+    /// It runs, and everything in its spec is in effect.
     Runs,
-    /// It is installed, and asks for more.
+    /// It is installed, and its spec asks for more than what runs.
     Changes,
     /// It is not installed yet.
     New,
@@ -64,7 +64,7 @@ pub fn as_it_runs(ccm: &Ccm, running: &Running) -> Ccm {
     ccm
 }
 
-/// What keeps a `CloudControllerManager` from being beside another one, for people.
+/// The reason why two `CloudControllerManager`s exclude each other, for people.
 pub fn conflict(catalog: &Catalog, ccm: &Ccm, other: &Ccm) -> Option<String> {
     // One of an unknown provider never runs.
     let cloud = |one: &Ccm| catalog.kubernetes_of(&one.spec.provider).ok().map(|found| &found.descriptor);

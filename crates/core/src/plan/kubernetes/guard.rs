@@ -23,7 +23,7 @@ use crate::{
 /// The account in the manifests, which another one replaces.
 const ACCOUNT: &str = "cloud-controller-manager";
 
-/// What the names of the objects end with, after that of the account.
+/// The suffix of the names of the objects, after the name of the account.
 const SUFFIX: &str = "-delete-nodes";
 
 /// The variable of the policy that is the list.

@@ -17,7 +17,7 @@ use crate::{
     text::located,
 };
 
-/// What the pods read an object for.
+/// The purpose for which pods read an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The cloud's configuration.
@@ -42,7 +42,7 @@ impl Use {
 /// An object that a `CloudControllerManager` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// What it is read for.
+    /// The purpose of reading it.
     pub usage: Use,
     /// The object.
     pub reference: Reference,
@@ -99,7 +99,7 @@ pub fn checks<'a>(named: impl Iterator<Item = &'a Named>) -> BTreeMap<Reference,
     checks
 }
 
-/// What is kept of an object.
+/// The part of an object that is kept.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// The digest of its data.
@@ -107,21 +107,21 @@ pub struct Source {
     keys: BTreeMap<String, Content>,
 }
 
-/// What is known of a value.
+/// The knowledge about a value.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 enum Content {
-    /// It is empty.
+    /// The value is empty.
     Empty,
-    /// It is not empty; with what each checker says, by the name of the file that it is for.
+    /// The value is not empty; with the result of each checker, by the name of its file.
     Given(BTreeMap<String, Checked>),
 }
 
-/// What a checker says, for people.
+/// The result of a checker, for people.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 enum Checked {
     /// This of it will be ignored.
     Accepted(Vec<String>),
-    /// It is refused for this reason.
+    /// The value is refused for this reason.
     Refused(String),
 }
 
@@ -168,18 +168,18 @@ pub fn fits(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// What is seen of an object that is named.
+/// The state of an object that a `CloudControllerManager` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It does not exist.
+    /// The object does not exist.
     Absent,
-    /// It cannot be read, for this reason.
+    /// The object cannot be read, for this reason.
     Unreadable(String),
-    /// It exists.
+    /// The object exists.
     Present(Source),
 }
 
-/// What is wrong with an input.
+/// The problem of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputProblem {
     /// One word for programs.
@@ -188,7 +188,7 @@ pub struct InputProblem {
     pub message: String,
 }
 
-/// What is wrong with an object that is named; else what of it will be ignored.
+/// The problem of a named object; else the settings in it that will be ignored.
 pub fn check(named: &Named, found: &Found) -> Result<Vec<String>, InputProblem> {
     let Named { usage, reference, keys, .. } = named;
     let field = usage.field();

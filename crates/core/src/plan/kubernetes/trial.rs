@@ -21,7 +21,7 @@ use crate::{
 /// The label of every object of a test, with the test's name.
 pub const LABEL: &str = "ccm-operator.dev/test";
 
-/// What a test is made of.
+/// The input of a test.
 #[derive(Clone, Debug)]
 pub struct Trial<'a> {
     /// Its name, which ends the names of its objects, and is that of its namespace and its Secret.
@@ -46,7 +46,7 @@ impl Trial<'_> {
         if provider.descriptor.namespaces.include(self.name) { self.name } else { NAMESPACE }
     }
 
-    /// What a `CloudControllerManager` would ask for.
+    /// The `CloudControllerManager` that corresponds to the test.
     pub fn ccm(&self, provider: &Kubernetes) -> Result<Ccm, serde_json::Error> {
         let descriptor = &provider.descriptor;
         let mut spec = json!({

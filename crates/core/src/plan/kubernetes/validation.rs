@@ -16,12 +16,12 @@ use crate::{
     provider::{CCM, Origin, Phase, catalog::Catalog, kubernetes::Kubernetes, versions::Choice},
 };
 
-/// What is known about a `CloudControllerManager` before anything is applied.
+/// The result of validating a `CloudControllerManager` and its inputs, before anything is applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Validation {
-    /// What is wrong with the configuration, the specification included; else what of it will be ignored, for people.
+    /// The problem of the spec or the configuration; else the settings that will be ignored, for people.
     pub configuration: Option<Result<Vec<String>, InputProblem>>,
-    /// What is wrong with the credentials; else whether a Secret is needed.
+    /// The problem of the credentials; else whether a Secret is needed.
     pub credentials: Option<Result<bool, InputProblem>>,
     /// Where the provider comes from, if it is external.
     pub origin: Option<Origin>,
@@ -39,7 +39,7 @@ impl Validation {
         Self { configuration: Some(Err(InputProblem { reason, message })), ..Self::default() }
     }
 
-    /// What is wrong, if something is.
+    /// The first problem, if any.
     pub fn problem(&self) -> Option<&InputProblem> {
         let configuration = self.configuration.as_ref().and_then(|result| result.as_ref().err());
         configuration.or_else(|| self.credentials.as_ref().and_then(|result| result.as_ref().err()))

@@ -210,7 +210,7 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     assert!(select(&external, "External", None).unwrap_err().contains("brings its cloud-controller-manager itself"));
 }
 
-/// What a process is given: this folder, and a policy.
+/// The settings of a process: this folder, and a policy.
 fn with_policy(path: &Path, policy: PolicyFile) -> ExternalSettings {
     ExternalSettings {
         requests: vec![Ok(wanted(path))],

@@ -45,7 +45,7 @@ pub(super) fn of_descriptor(document: &Value) -> Option<(String, String)> {
     first(document, beyond)
 }
 
-/// What is found first in a document, at the JSON pointer of a value.
+/// The first finding in a document, with the JSON pointer of its value.
 pub(super) fn first<T>(document: &Value, find: impl Fn(&str, &Value) -> Option<T>) -> Option<T> {
     let mut first = None;
     walk(document, "", &mut |pointer, value| {

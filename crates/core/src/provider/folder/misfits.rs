@@ -145,7 +145,7 @@ fn flag_of(argument: &str) -> &str {
     flag.split_once('=').map_or(flag, |(flag, _)| flag)
 }
 
-/// What in a descriptor is no repository, no tag or no name of a file: JSON pointer and text.
+/// The values of a descriptor that are no valid repository, tag or file name: JSON pointer and text.
 fn of_patterns(descriptor: &kubernetes::Descriptor) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (container, image) in &descriptor.images {

@@ -14,15 +14,15 @@ pub struct Nodes {
     pub provider_ids: Vec<String>,
     /// Whether nodes get labels with their region and zone.
     pub zones: bool,
-    /// What it answers for a node without a providerID whose name it does not know.
+    /// The answer for a node without a providerID whose name the cloud does not know.
     #[serde(rename = "withoutProviderID")]
     pub without_provider_id: Answer,
-    /// What it answers for a node with the providerID of another cloud.
+    /// The answer for a node with the providerID of another cloud.
     #[serde(rename = "otherCloudProviderID")]
     pub other_cloud_provider_id: Answer,
-    /// What the names of nodes must be.
+    /// The required names of nodes.
     pub names: Names,
-    /// What a private address that a kubelet asks for (`--node-ip`) needs; absent: nothing.
+    /// What a private address that a kubelet asks for (`--node-ip`) requires at the cloud; absent: nothing.
     pub private_addresses: Option<String>,
     /// What the machines need at the cloud, which the API server does not show, and the command that shows it; absent: nothing.
     pub at_cloud: Option<String>,
@@ -32,7 +32,7 @@ pub struct Nodes {
     pub metadata_prefixes: Vec<String>,
 }
 
-/// What the names of nodes must be, so that the cloud-controller-manager finds their instances.
+/// The names of nodes by which the cloud-controller-manager finds their instances.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -58,8 +58,8 @@ impl Nodes {
 pub enum Answer {
     /// An error: the node stays.
     Error,
-    /// It exists: the node stays.
+    /// The instance exists: the node stays.
     Exists,
-    /// It does not exist: the node is deleted.
+    /// The instance does not exist: the node is deleted.
     Gone,
 }

@@ -63,7 +63,7 @@ struct Blob {
     size: u64,
 }
 
-/// What a container runtime needs to mount the image. The platform is not checked for an image without alternatives.
+/// The parts of an image that a container runtime needs to mount it. The platform is not checked for an image without alternatives.
 #[derive(Serialize)]
 struct Config<'a> {
     architecture: &'a str,

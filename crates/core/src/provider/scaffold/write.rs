@@ -14,7 +14,7 @@ pub enum Error {
     /// There is something of its name.
     #[error("{} exists and is not an empty folder: nothing is overwritten; take another name, or move it away", .0.display())]
     Exists(PathBuf),
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("failed to write {}", .0.display())]
     Write(PathBuf, #[source] io::Error),
 }

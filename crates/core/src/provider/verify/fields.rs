@@ -65,7 +65,7 @@ pub(super) fn unknown(object: &Object) -> Vec<(String, String)> {
     lost(object.value())
 }
 
-/// What is lost of a manifest when it is read as its kind and written again.
+/// The fields that a manifest loses when it is read as its kind and written again.
 fn lost<T: Serialize + DeserializeOwned>(manifest: &Value) -> Vec<(String, String)> {
     let mut manifest = manifest.clone();
     // What is data there is nothing else.

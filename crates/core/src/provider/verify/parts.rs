@@ -192,7 +192,7 @@ impl<'a> Part<'a> {
         self.manifest.object.kind().kind
     }
 
-    /// Whether it is of a Deployment of the running cluster.
+    /// Whether the part belongs to a Deployment of the running cluster.
     pub(super) fn is_deployment(&self) -> bool {
         self.kind() == "Deployment" && self.manifest.phase == Phase::Cluster
     }

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What each provider may have beyond the rules, by exact values. By default nothing.
+/// The exceptions from the rules for each provider, by exact values. By default there are none.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// By provider and rule.
@@ -57,7 +57,7 @@ impl Policy {
         values.is_some_and(|values| values.iter().any(|allowed| allowed.value == value))
     }
 
-    /// What is to be said if it is about other providers than this one only: a name may be mistyped.
+    /// The warning if the policy names only other providers: the name may be misspelled.
     pub fn is_of_others(&self, given: &str) -> Option<String> {
         let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
         let is_of_others = !names.is_empty() && !self.providers.contains_key(given);

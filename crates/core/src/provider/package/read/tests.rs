@@ -246,7 +246,7 @@ fn the_bytes_that_are_used_are_those_that_were_hashed() {
     assert_eq!(parsed_providers[0].files["assets/a.yaml"], b"a: 1\n");
 }
 
-/// What the kubelet makes of a ConfigMap with these files: the files in a dated folder, and links.
+/// Writes these files as the kubelet mounts a ConfigMap: in a dated folder, with links.
 fn mount(folder: &Path, dated: &str) {
     write(&folder.join(dated));
     let next = folder.join("..data_tmp");

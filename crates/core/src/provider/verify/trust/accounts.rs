@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-/// What the pods of a node manager need in the cluster.
+/// The permissions that a node manager needs in the cluster.
 const OF_NODES: [(&str, &str); 4] = [("", "events"), ("", "nodes"), ("", "nodes/status"), ("events.k8s.io", "events")];
 
-/// What the account of a cloud-controller-manager writes of others, all of the core group.
+/// The objects of others that a cloud-controller-manager writes, all of the core group.
 const OF_OTHERS: [&str; 4] = ["nodes", "nodes/status", "services", "services/status"];
 
 /// The labels of the control plane's nodes on OpenShift, where both are empty.
@@ -36,7 +36,7 @@ pub(super) fn roles(input: RuleInput, defects: &mut Defects) {
     permissions(input, descriptor, defects);
 }
 
-/// What bindings give beyond what the operator narrows.
+/// The permissions of bindings that the operator does not narrow.
 fn bindings(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects) {
     let manifests = input.parsed.of_phase(Phase::Cluster);
     let ccm = workload(manifests.iter().map(|one| &one.object));

@@ -29,13 +29,13 @@ const EVERYWHERE: &[Usual] = &[
     ("discovery.k8s.io", "endpointslices", &READ),
 ];
 
-/// What they do everywhere, with a ClusterRole or a Role.
+/// The permissions for a ClusterRole or a Role.
 const EVENTS: &[Usual] = &[
     ("", "events", &["get", "list", "watch", "create", "patch", "update"]),
     ("events.k8s.io", "events", &["create", "patch", "update"]),
 ];
 
-/// What they do with a Role, which no controller narrows; of leases they renew only their own.
+/// The permissions for a Role only, whatever the controllers; leases only by name.
 const IN_A_NAMESPACE: &[Usual] = &[("coordination.k8s.io", "leases", &["get", "list", "watch", "create"])];
 
 /// What they read with a Role by name: others in the namespace hold passwords. Which Secrets they are, is a rule of its own. To change
@@ -45,7 +45,7 @@ const BY_NAME: [&str; 2] = ["configmaps", "secrets"];
 
 /// A verb that a role or the descriptor grants.
 struct Grant<'a> {
-    /// Where it is granted.
+    /// The scope of the permission.
     defect: Error,
     is_in_namespace: bool,
     group: &'a str,
@@ -78,7 +78,7 @@ impl Grant<'_> {
         has(EVENTS) || if self.is_in_namespace { in_a_namespace() } else { has(EVERYWHERE) }
     }
 
-    /// Who renews the lease of another program, such as kube-controller-manager's in kube-system, stops that program.
+    /// A program that renews the lease of another one, such as kube-controller-manager's in kube-system, stops it.
     fn is_own_lease(&self, own: &str) -> bool {
         let is_own = |name: &str| name == CCM || name.starts_with(own);
         (self.group, self.resource) == ("coordination.k8s.io", "leases")
@@ -86,7 +86,7 @@ impl Grant<'_> {
             && self.name.is_some_and(is_own)
     }
 
-    /// As `GROUP/RESOURCE:VERB`, with the name behind it.
+    /// The form `GROUP/RESOURCE:VERB`, followed by the name.
     fn value(&self) -> String {
         let group = if self.group.is_empty() { String::new() } else { format!("{}/", self.group) };
         let name = self.name.map(|name| format!(" {name}")).unwrap_or_default();

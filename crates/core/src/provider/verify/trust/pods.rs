@@ -36,7 +36,7 @@ const GRACE: &str = "terminationGracePeriodSeconds";
 /// The longest time that a pod may take to end, in seconds: until then it acts, whatever has been removed.
 const LONGEST_GRACE: f64 = 120.0;
 
-/// What a container may ask its node for.
+/// The resources that a container may request of its node.
 const RESOURCES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 
 /// The fields of a pod. Rules of their own check what they hold.

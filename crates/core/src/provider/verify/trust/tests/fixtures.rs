@@ -99,7 +99,7 @@ macro_rules! workload {
 pub(crate) const SHARING: &str =
     workload!("DaemonSet", "k8s-app: exoscale-cloud-x", "exoscale-cloud-controller-manager", "", "");
 
-/// What keeps the cloud-controller-manager on the control plane.
+/// The node selector that keeps the cloud-controller-manager on the control plane.
 pub(crate) const AFFINITY: &str = "        nodeAffinity:
           requiredDuringSchedulingIgnoredDuringExecution:
             nodeSelectorTerms:
