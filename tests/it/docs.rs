@@ -18,11 +18,15 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::cli::{self, Cli};
-use clap::{Parser, error::ErrorKind};
+use ccm_operator::{
+    cli::{self, Cli},
+    grace::{DENIED_GRACE, NODE_GRACE, TRANSIENT_ERROR_GRACE},
+};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 
 use crate::lab::{can, repository};
 use page::{Block, Mark};
@@ -216,6 +220,48 @@ fn every_section_with_commands_is_followed() -> Result<()> {
             let followed = format!("follow(&shell, (\"{document}\", \"{}\"))", block.section);
             assert!(paths.contains(&followed), "{}: no test runs this, and no mark says why", block.place);
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_command_has_a_row_on_its_page() -> Result<()> {
+    let page = fs::read_to_string(repository().join("docs/commands.md"))?;
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = command.get_name();
+        let is_there = rows.iter().any(|row| row.starts_with(&format!("| `{name}")));
+        ensure!(is_there, "docs/commands.md has no row for the command {name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_grace_periods_of_the_pages_are_those_of_the_operator() -> Result<()> {
+    let in_words = |period: Duration| match period.as_secs() {
+        30 => "half a minute",
+        60 => "a minute",
+        120 => "two minutes",
+        150 => "two and a half minutes",
+        other => panic!("the pages have no words for {other} s yet"),
+    };
+    for (period, page, sentence) in [
+        (NODE_GRACE, "docs/any-kubernetes.md", "After {} the operator determines why a node stays uninitialized"),
+        (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "after {}, if a node for the pods is not ready"),
+        (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "{} after Kubernetes gives up the rollout"),
+        (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "after {} in which finalizers keep an object"),
+        (TRANSIENT_ERROR_GRACE, "docs/operations.md", "for {}, or for"),
+        (DENIED_GRACE, "docs/operations.md", "or for {} for lack of a permission"),
+        (
+            TRANSIENT_ERROR_GRACE,
+            "docs/runbooks/CloudControllerManagerOperatorWatchSilent.md",
+            "The ClusterOperator becomes Degraded after {}",
+        ),
+    ] {
+        let text = fs::read_to_string(repository().join(page)).context(page)?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let sentence = sentence.replace("{}", in_words(period));
+        ensure!(text.contains(&sentence), "{page} does not say {sentence:?}");
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use ccm_operator::{
     provider::{
         embedded,
         folder::{ParsedProvider, parsed_providers_of},
-        verify::{Policy, check},
+        verify::{Policy, check_external},
     },
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -83,7 +83,7 @@ fn accepted(parsed_providers: &[ParsedProvider], (number, index, pointer, value)
     *changed.pointer_mut(pointer)? = value.clone();
     let object = Object::new(changed).ok()?;
     parsed.manifests[*index].object = object.clone();
-    check(&[parsed], &Policy::default()).is_empty().then_some(object)
+    check_external(&[parsed], &Policy::default()).findings.is_empty().then_some(object)
 }
 
 /// The first value that is stored otherwise than it stands in the manifest. What is empty there may have a default.
@@ -129,7 +129,7 @@ async fn stored(client: &Client, object: &Object) -> Result<Option<Value>> {
 #[tokio::test]
 async fn what_is_stored_is_what_the_rules_have_seen() -> Result<()> {
     let parsed_providers = package();
-    let found = check(&parsed_providers, &Policy::default());
+    let found = check_external(&parsed_providers, &Policy::default()).findings;
     ensure!(found.is_empty(), "{found:#?}");
     let plane = pool::lease().await?;
     let client = plane.client()?;

@@ -346,13 +346,25 @@ fn only_the_executor_proves_that_objects_are_as_planned() -> Result<()> {
 #[test]
 fn in_the_controllers_only_a_target_keeps_a_client() -> Result<()> {
     for module in modules()?.iter().filter(|module| module.layer() == "controllers") {
-        let field = module.code.lines().find(|line| {
-            let line = line.trim().trim_start_matches("pub(super) ");
-            line == "client: Client,"
-        });
-        assert!(field.is_none() || module.path == "controllers::target", "{} keeps a client", module.path);
+        let keeper = keeps_a_client(&module.code);
+        assert!(keeper.is_none() || module.path == "controllers::target", "{} keeps a client: {keeper:?}", module.path);
     }
+    assert!(keeps_a_client("struct A {\n    own: Option<Client>,\n}\n").is_some());
+    assert!(keeps_a_client("static A: OnceLock<Client> = OnceLock::new();\n").is_some());
+    assert!(keeps_a_client("struct A(kube::Client);\n").is_some());
+    assert_eq!(keeps_a_client("struct A {\n    own: u8,\n}\nfn f(\n    client: Client,\n) {\n}\n"), None);
     Ok(())
+}
+
+/// The first line of a struct or of a static that holds a client.
+fn keeps_a_client(code: &str) -> Option<&str> {
+    let mut is_in_struct = false;
+    code.lines().find(|line| {
+        let is_struct = line.contains("struct ") && !line.trim_start().starts_with("//");
+        is_in_struct = is_struct || (is_in_struct && *line != "}");
+        let mut words = line.split(|character: char| !character.is_alphanumeric());
+        (is_in_struct || line.contains("static ")) && words.any(|word| word == "Client")
+    })
 }
 
 #[test]

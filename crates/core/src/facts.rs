@@ -23,7 +23,9 @@ use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
 /// OpenShift's documents.
-pub use openshift::{DOCUMENTS, Document, Documents, EXTERNAL, PLATFORM_DOCUMENT, VERSION_PLACEHOLDER};
+pub use openshift::{
+    DOCUMENTS, Document, Documents, EXTERNAL, PLATFORM_DOCUMENT, VERSION_PLACEHOLDER, infrastructure_region,
+};
 
 /// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
 macro_rules! api_types {

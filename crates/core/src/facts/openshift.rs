@@ -67,7 +67,7 @@ pub struct Documents {
 }
 
 /// The region of the cluster in a live Infrastructure; `None` if its platform has none.
-pub fn region(infrastructure: &Value) -> Option<&str> {
+pub fn infrastructure_region(infrastructure: &Value) -> Option<&str> {
     let platform = infrastructure["status"]["platformStatus"].as_object()?;
     // Each platform has an object of its own.
     platform.values().find_map(|own| own["region"].as_str())

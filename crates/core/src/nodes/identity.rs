@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     facts::{
-        self,
         ccm::{Ccm, Controller, LEASE},
+        infrastructure_region,
     },
     object::{KUBE_SYSTEM, Object, permissions},
     plan::needs,
@@ -112,7 +112,7 @@ impl CcmIdentity {
         let (workload, pod) = provider.workload()?;
         let as_planned = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
         let ccm = provider.manifests.iter().find(|one| one.kind().kind == "DaemonSet" && one.name() != workload.name());
-        let region = facts::openshift::region(infrastructure);
+        let region = infrastructure_region(infrastructure);
         let nodes = provider.descriptor.nodes.as_ref();
         let (of_nodes, identity) = (["list", "watch"], NODE_IDENTITY);
         let mut needs: Vec<_> = of_nodes.iter().map(|verb| Need::new(verb, "", "nodes")).collect();
