@@ -42,6 +42,7 @@ mod engine;
 mod events;
 mod executor;
 mod failures;
+mod log_line;
 pub mod metrics;
 mod observer;
 mod openshift;
@@ -57,41 +58,45 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 /// The shortest time between two passes that only the clock triggers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a pass that is under way may take once the process has to stop. Shorter than a request may take: one that hangs does not
-/// keep permissions alive.
+/// The longest time of a pass that is under way once the process has to stop. It is shorter than the limit of a request, so that a
+/// request that hangs does not keep permissions alive.
 pub const LAST_PASS: Duration = Duration::from_secs(10);
 
-/// How long the process then has to take back what must not stay. What is left after it is named in the log: with the lease that is
-/// released after it, all has to fit into the 30 s that Kubernetes gives a pod to end.
+/// The longest time after that in which the process withdraws the permissions to delete nodes. The log names the permissions that are
+/// left. Together with the release of the lease, this has to fit into the 30 s in which Kubernetes lets a pod end.
 pub const WITHDRAWAL: Duration = Duration::from_secs(10);
 
+/// The result of one pass of a controller.
 #[derive(Debug, Default)]
 struct Pass {
-    /// What keeps the controller from its work, for people.
+    /// The conditions that the controller waits for before it does its work, for people.
     waiting: Vec<String>,
-    /// What it does without success so far, for people.
+    /// The errors that the controller retries, for people.
     retrying: Vec<String>,
-    /// When its next pass is due, even without a change.
+    /// The times of the next passes, even without a change.
     due: Vec<Instant>,
-    /// How many objects are repaired less often.
+    /// The error of the watches that everything depends on, once it has lasted.
+    watch_problem: Option<String>,
+    /// The number of objects that are repaired less often.
     held_back: usize,
     /// The controller's name in metrics, if all is well.
     succeeded: Option<&'static str>,
-    /// How many workloads are rolled out, are being rolled out, and are stuck.
+    /// The numbers of workloads by the state of their rollout, in the order of [`ROLLOUTS`].
     workloads: [usize; 3],
 }
 
 /// The controllers of a process.
 pub struct Controllers {
     view: View,
-    /// The operator on OpenShift, or while the kind of the cluster is not known.
+    /// The operator on OpenShift, or while the type of the cluster is not known.
     openshift: Option<OpenShift>,
-    /// Instead of it on any other cluster.
+    /// The operator on any other Kubernetes.
     ccms: Option<Ccms>,
     config_sync: Option<ConfigSync>,
     images_json: Option<PathBuf>,
-    /// By the controllers that they are for.
+    /// The leadership of each group of controllers, by its name in metrics.
     leaderships: Vec<(&'static str, watch::Receiver<Leadership>)>,
+    /// The number of groups that were leading in the last pass.
     leading: usize,
     rewound: Arc<Notify>,
     shutdown: watch::Receiver<bool>,
@@ -99,7 +104,7 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// No controllers yet; `shutdown` becomes true when they have to stop. Must be called in a runtime.
+    /// A process without controllers yet. `shutdown` becomes true when they have to stop. Must be called in a runtime.
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health) -> Self {
         Self {
             view,
@@ -115,7 +120,7 @@ impl Controllers {
         }
     }
 
-    /// To be notified when resource versions have gone back: then all watches start again.
+    /// The notification that resource versions have gone back, after which all watches start again.
     pub fn rewound(&self) -> Arc<Notify> {
         Arc::clone(&self.rewound)
     }
@@ -142,7 +147,7 @@ impl Controllers {
         self
     }
 
-    /// Runs until `shutdown`, and finishes a pass that has begun.
+    /// Runs until `shutdown`. A pass that has begun is finished.
     pub async fn run(mut self) {
         let system_bundle = self.config_sync.as_ref().map(ConfigSync::system_bundle);
         let files = self.images_json.as_deref().into_iter().chain(system_bundle).map(Path::to_owned);
@@ -152,7 +157,7 @@ impl Controllers {
         loop {
             let wake = tokio::select! {
                 wake = self.pass() => wake,
-                () = end_of_grace(&mut shutdown) => return self.withdraw().await,
+                () = end_of_last_pass(&mut shutdown) => return self.withdraw().await,
             };
             loop {
                 let mut leaderships: FuturesUnordered<_> =
@@ -179,7 +184,7 @@ impl Controllers {
         }
     }
 
-    /// Takes back what must not stay while no operator runs.
+    /// Withdraws the permissions to delete nodes, which must not stay while no operator runs.
     async fn withdraw(&mut self) {
         if let Some(ccms) = &mut self.ccms {
             let withdrawn = tokio::time::timeout(WITHDRAWAL, ccms.withdraw(&mut self.view)).await;
@@ -197,6 +202,7 @@ impl Controllers {
         images || system_bundle || providers
     }
 
+    /// Updates the metrics after a pass of each controller.
     fn measure(&self, passes: &[Pass], started: Instant) {
         let metrics = &self.view.target.metrics;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -204,7 +210,7 @@ impl Controllers {
             metrics.success.of([controller]).set(now);
         }
         for (controllers, leadership) in &self.leaderships {
-            metrics.leading.of([controllers]).set(leadership.borrow().leads().into());
+            metrics.leading.of([controllers]).set(leadership.borrow().is_leading().into());
         }
         metrics.held_back.set(passes.iter().map(|pass| pass.held_back as u64).sum());
         for (index, state) in ROLLOUTS.into_iter().enumerate() {
@@ -228,13 +234,13 @@ impl Controllers {
         metrics.pass_duration.observe(started.elapsed().as_secs_f64());
     }
 
-    /// A pass of each controller. Returns when the next one is due, even without a change.
+    /// Runs a pass of each controller. Returns the time of the next one, even without a change.
     async fn pass(&mut self) -> Instant {
         let started = Instant::now();
         let mut passes = Vec::new();
-        let leading = self.leaderships.iter().filter(|(_, leadership)| leadership.borrow().leads()).count();
+        let leading = self.leaderships.iter().filter(|(_, leadership)| leadership.borrow().is_leading()).count();
         if leading > self.leading {
-            // The API server has just answered. What it kept this process from before is not to be reported now.
+            // The API server has just answered, so the grace periods of earlier errors start again.
             self.view.target.observer.watches.have_answered();
         }
         self.leading = leading;
@@ -242,13 +248,11 @@ impl Controllers {
             ClusterType::Unknown | ClusterType::Neither => {
                 let observer = &self.view.target.observer;
                 let due = observer.watches.problem_lasts_at(TRANSIENT_ERROR_GRACE).into_iter().collect();
-                passes.push(Pass { waiting: observer.waits_for_cluster_type(), due, ..Pass::default() });
+                passes.push(Pass { waiting: observer.pending_cluster_type(), due, ..Pass::default() });
             }
             ClusterType::OpenShift => {
-                self.view.refresh();
                 if let Some(config_sync) = &mut self.config_sync {
                     passes.extend(config_sync.pass(&mut self.view).await);
-                    self.view.refresh();
                 }
                 if let Some(openshift) = &mut self.openshift {
                     passes.push(engine::pass(openshift, &mut self.view).await);
@@ -258,13 +262,13 @@ impl Controllers {
                 if let Some(OpenShift { authority, executor, .. }) = self.openshift.take() {
                     info!("this cluster is not OpenShift: acting on CloudControllerManagers");
                     self.ccms = Some(Ccms::new(authority, executor));
-                    // Those of the command line: the cluster has none.
-                    self.view.serve_tls();
+                    // Only the command line has TLS settings there.
+                    self.view.publish_tls();
                 }
-                // What is mounted needs no syncing there.
+                // There the pods mount the ConfigMaps and Secrets themselves.
                 if self.config_sync.take().is_some() && self.ccms.is_none() {
                     info!("this cluster is not OpenShift: there is nothing to sync");
-                    self.view.topology_is(false);
+                    self.view.publish_topology(false);
                 }
                 if let Some(ccms) = &mut self.ccms {
                     passes.push(engine::pass(ccms, &mut self.view).await);
@@ -281,19 +285,19 @@ impl Controllers {
     }
 }
 
-/// Waits until a pass that is under way has had its time since the process has to stop.
-async fn end_of_grace(shutdown: &mut watch::Receiver<bool>) {
-    // Whoever sends has gone: nothing has to stop.
+/// Waits until the process has to stop, and then as long as a pass that is under way may take.
+async fn end_of_last_pass(shutdown: &mut watch::Receiver<bool>) {
+    // Without a sender nothing has to stop.
     if shutdown.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
     }
     tokio::time::sleep(LAST_PASS).await;
 }
 
-/// The states of a rollout, in the order of [`Pass::workloads`].
+/// The states of a rollout in metrics.
 const ROLLOUTS: [&str; 3] = ["done", "progressing", "stuck"];
 
-/// When the pass after one that `started` then is due.
+/// The time of the next pass, if the last one began at `started` and these times are due.
 fn next_pass(due: impl IntoIterator<Item = Instant>, started: Instant) -> Instant {
     // Deadlines up to the start of this pass count as handled, even if the pass could not act on them.
     let due = due.into_iter().filter(|due| *due > started);

@@ -139,7 +139,7 @@ pub struct Refusal {
 pub async fn refusal(client: &Client, object: &Object) -> Result<Option<Refusal>, Error> {
     match ask(client, Steps::new(object, Sight::Absent), true).await {
         // An object that is being deleted proves nothing against its manifest.
-        Ok(_) | Err(write::Error { source: Cause::Held(_), .. }) => Ok(None),
+        Ok(_) | Err(write::Error { source: Cause::BlockedByFinalizers(_), .. }) => Ok(None),
         Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. }) if is_about_manifest(status.code) => {
             Ok(Some(Refusal { pointer: pointer(field(&status)), message: status.message.replace('\n', " ") }))
         }

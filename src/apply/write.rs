@@ -49,13 +49,17 @@ pub(super) async fn perform_steps(
             Next::Continue(step) => step,
             Next::Break(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
             Next::Break(End::Held(finalizers)) => {
-                return Err(Error { object: object.key(), action: "recreate", source: Cause::Held(finalizers) });
+                return Err(Error {
+                    object: object.key(),
+                    action: "recreate",
+                    source: Cause::BlockedByFinalizers(finalizers),
+                });
             }
             Next::Break(End::OfAnotherSet(set)) => {
-                return Err(Error { object: object.key(), action: "apply", source: Cause::OfAnotherSet(set) });
+                return Err(Error { object: object.key(), action: "apply", source: Cause::OtherApplySet(set) });
             }
             Next::Break(End::OfOthers(manager)) => {
-                let source = Cause::OfOthers { manager, otherwise: otherwise(object) };
+                let source = Cause::NotOwned { manager, otherwise: otherwise(object) };
                 return Err(Error { object: object.key(), action: "apply", source });
             }
             Next::Break(end) => return Ok(end),
@@ -282,7 +286,7 @@ mod tests {
                 "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b", "labels": labels},
             });
             let otherwise = otherwise(&Object::new(object).unwrap());
-            Cause::OfOthers { manager: "helm".into(), otherwise }.to_string()
+            Cause::NotOwned { manager: "helm".into(), otherwise }.to_string()
         };
         let of_one = refusal(json!({INSTANCE_LABEL: "cluster"}));
         assert!(of_one.ends_with("delete it, or give the CloudControllerManager another name"), "{of_one}");

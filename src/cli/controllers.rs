@@ -18,6 +18,12 @@ use crate::{
 /// The lease of the config-sync controllers, the same as the Go operator's.
 pub(super) const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
 
+/// OpenShift's timings for highly available clusters: a lease survives 60 s without an API server.
+pub(super) const HIGHLY_AVAILABLE: Timings = Timings::seconds(137, 107, 26);
+
+/// OpenShift's timings for a single node, whose API server is unavailable for longer.
+pub(super) const SINGLE_REPLICA: Timings = Timings::seconds(270, 240, 60);
+
 const LEADER_ELECTION: &str = "Leader election";
 
 /// A group of controllers that run under one lease.
@@ -182,7 +188,7 @@ impl LeaderElectionArgs {
         if given.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let default = Timings::HIGHLY_AVAILABLE;
+        let default = HIGHLY_AVAILABLE;
         let timings = Timings {
             lease_duration: given[0].unwrap_or(default.lease_duration),
             renew_deadline: given[1].unwrap_or(default.renew_deadline),
@@ -216,11 +222,16 @@ mod tests {
         )
         .unwrap();
         assert!(args.common.leader_election.leader_elect);
-        assert_eq!(args.common.leader_election.timings(), Ok(Some(Timings::HIGHLY_AVAILABLE)));
+        assert_eq!(args.common.leader_election.timings(), Ok(Some(HIGHLY_AVAILABLE)));
         assert!(!operator("--leader-elect=false").unwrap().common.leader_election.leader_elect);
         assert!(operator("--leader-elect").unwrap().common.leader_election.leader_elect);
         assert_eq!(operator("").unwrap().common.leader_election.timings(), Ok(None));
         assert!(operator("--leader-elect-lease-duration=60s").unwrap().common.leader_election.timings().is_err());
+    }
+
+    #[test]
+    fn the_timings_of_openshift_are_allowed() {
+        assert_eq!((HIGHLY_AVAILABLE.problem(), SINGLE_REPLICA.problem()), (None, None));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::{Cli, cluster_reader::ClusterReader, limits::name, providers::ProviderFlags};
 use crate::{
     api::placement::ApiServer,
-    cluster::{client, request},
+    cluster::{client, request::REQUEST_TIMEOUT},
     facts::DEFAULT_NAMESPACE,
     files::STANDARD,
     text::{self, kubectl::Access, output, yaml},
@@ -82,10 +82,11 @@ impl Connection {
     /// request. Sends no request.
     pub async fn observed_client(
         &self,
+        request_timeout: Duration,
         env_file: Option<&Path>,
         on_request: Option<client::OnRequest>,
     ) -> anyhow::Result<Client> {
-        client::connect(&self.access(), env_file, on_request).await
+        client::connect(&self.access(), request_timeout, env_file, on_request).await
     }
 }
 
@@ -106,12 +107,10 @@ pub struct AnyCluster {
 }
 
 impl AnyCluster {
-    /// A client for the cluster. It sets the limit of this process before its first request.
+    /// A client for the cluster.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        if let Some(timeout) = self.request_timeout {
-            request::set_timeout(timeout);
-        }
-        self.connection.observed_client(None, None).await
+        let request_timeout = self.request_timeout.unwrap_or(REQUEST_TIMEOUT);
+        self.connection.observed_client(request_timeout, None, None).await
     }
 }
 

@@ -18,19 +18,20 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{
-    controllers::{CONFIG_SYNC_LEASE, ConfigSyncArgs, ControllerGroup, ControllersArgs, OperatorArgs},
+    controllers::{
+        CONFIG_SYNC_LEASE, ConfigSyncArgs, ControllerGroup, ControllersArgs, HIGHLY_AVAILABLE, OperatorArgs,
+        SINGLE_REPLICA,
+    },
     flags::{own_namespace, runtime, wrong_usage},
 };
 use crate::{
+    cluster::request::REQUEST_TIMEOUT,
     controllers::{
         Controllers, LAST_PASS, WITHDRAWAL,
         metrics::Metrics,
         view::{View, ViewSettings},
     },
-    facts::{
-        self,
-        tls::{TlsFlags, TlsSettings},
-    },
+    facts::{self, tls::TlsFlags},
     grace::TRANSIENT_ERROR_GRACE,
     process::{
         health::{self, Health},
@@ -44,14 +45,14 @@ use crate::{
     version::{COMMIT, VERSION},
 };
 
-/// The error of a process that was not left the time to release its leases.
+/// The error of a process that had no time to release its leases.
 const STOPPED_AT_ONCE: &str = "stopped at once by a second signal: leases are held until they expire";
 
-/// How long the controllers may take to stop: longer than what they allow themselves, or they would be cut off before they name the
-/// nodes that may still be deleted. The leases are released within five seconds after it, and Kubernetes kills a pod after 30 s.
+/// The longest time in which the controllers stop. It is longer than their own limits, so that they can log the nodes that may still be
+/// deleted. The leases are released within five seconds after it, and Kubernetes kills a pod after 30 s.
 const STOP: Duration = LAST_PASS.saturating_add(WITHDRAWAL).saturating_add(Duration::from_secs(5));
 
-/// Lease length when leader election is off.
+/// The duration of leadership if leader election is off.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A lease that this process competes for, with the channel that reports whether it leads.
@@ -61,6 +62,16 @@ struct Candidate<'a> {
     election: Option<Election>,
 }
 
+/// The common settings of all elections of a process.
+struct Elections {
+    client: Client,
+    namespace: String,
+    /// The timings; `None` if the process leads without an election.
+    timings: Option<Timings>,
+    rewound: Arc<Notify>,
+    was_missing: Arc<AtomicBool>,
+}
+
 impl<'a> Candidate<'a> {
     fn new(lease: &'a str) -> (Self, watch::Receiver<Leadership>) {
         let (leading, leadership) = watch::channel(Leadership::Waiting(None));
@@ -68,168 +79,245 @@ impl<'a> Candidate<'a> {
     }
 
     /// Competes for the lease and holds it until it is lost.
-    async fn lead(
-        &mut self,
-        client: &Client,
-        namespace: &str,
-        timings: Option<Timings>,
-        rewound: &Arc<Notify>,
-        was_missing: &Arc<AtomicBool>,
-    ) -> Lost {
-        let Some(timings) = timings else {
+    async fn lead(&mut self, elections: &Elections) -> Lost {
+        let Elections { client, namespace, timings, rewound, was_missing } = elections;
+        let Some(timings) = *timings else {
             self.leading.send_replace(Leadership::Leading(Deadline::after(Now::read(), FOREVER)));
             return std::future::pending().await;
         };
-        let (lease, leading) = ((namespace, self.lease), self.leading.clone());
+        let (lease, leading) = ((namespace.as_str(), self.lease), self.leading.clone());
         let (rewound, was_missing) = (Arc::clone(rewound), Arc::clone(was_missing));
         let election = Election::new(client.clone(), lease, timings, leading, rewound, was_missing);
         self.election.insert(election).run().await
     }
 }
 
-pub(super) fn run_operator(args: &OperatorArgs) -> anyhow::Result<()> {
-    let runs = |group| args.controllers.iter().any(|one| *one == group || *one == ControllerGroup::All);
-    let config_sync_lease = (runs(ControllerGroup::ConfigSync) && !args.dry_run).then_some(CONFIG_SYNC_LEASE);
-    runtime()?.block_on(run(&args.common, runs(ControllerGroup::Operator).then_some(args), config_sync_lease))
+/// The leases of a process, by the controllers that run under them.
+#[derive(Default)]
+struct Leases<'a> {
+    operator: Option<Candidate<'a>>,
+    config_sync: Option<Candidate<'a>>,
+    /// Changes once the config-sync controllers have tried to acquire their lease.
+    config_sync_tried: Option<watch::Receiver<Leadership>>,
 }
 
-pub(super) fn run_config_sync(args: &ConfigSyncArgs) -> anyhow::Result<()> {
-    runtime()?.block_on(run(&args.common, None, Some(&args.leader_elect_resource_name)))
-}
-
-/// Runs the operator, the config-sync controllers or both until a signal, or until one part of the process ends: then
-/// the process ends too.
-async fn run(
-    common: &ControllersArgs,
-    operator: Option<&OperatorArgs>,
-    config_sync_lease: Option<&str>,
-) -> anyhow::Result<()> {
-    let timings = common.leader_election.timings().map_err(wrong_usage)?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let asked = signal(SignalKind::user_defined1())?;
-    let (health, metrics) = (Health::starting(), Metrics::default());
-    let counted = metrics.clone();
-    let on_request = Arc::new(move |verb: &'static str, code, took| counted.requested(verb, code, took));
-    let env_file = common.api_server_env_file.as_deref();
-    let client = common.connection.observed_client(env_file, Some(on_request)).await?;
-    let listener = http::bind(&common.health_addr)
-        .await
-        .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
-    info!("ccm-operator {VERSION}, commit {}", COMMIT.unwrap_or("unknown"));
-
-    let own_namespace = common.operator_namespace.clone().unwrap_or_else(own_namespace);
-    let lease_namespace =
-        common.leader_election.leader_elect_resource_namespace.clone().unwrap_or_else(|| own_namespace.clone());
-    let is_dry_run = operator.is_some_and(|operator| operator.dry_run);
-    if is_dry_run {
-        info!("dry run: the operator logs what it would do and writes nothing");
-    }
-    let settings = view_settings(common, operator, own_namespace, config_sync_lease.is_some());
-    let (single_replica, topology) = watch::channel(None);
-    let (stop, shutdown) = watch::channel(false);
-    let externals = externals(common)?;
-    let view = View::new((client.clone(), metrics.clone()), externals, settings, single_replica);
-    let serve_metrics = match operator {
-        Some(args) => metrics_server(args, view.tls(), client.clone(), metrics.clone()).await?,
-        None => None,
-    };
-    let mut controllers = Controllers::new(view, shutdown.clone(), health.clone());
-    let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
-
-    let (mut for_config_sync, mut for_operator, mut config_sync_has_tried) = (None, None, None);
-    if let Some(lease) = config_sync_lease {
-        let (candidate, leadership) = Candidate::new(lease);
-        config_sync_has_tried = Some(leadership.clone());
-        controllers = controllers.with_config_sync(authority(leadership), common.system_trust_bundle.clone());
-        for_config_sync = Some(candidate);
-    }
-    if let Some(args) = operator {
-        let (candidate, leadership) = Candidate::new(&args.leader_elect_resource_name);
-        controllers = controllers.with_operator(authority(leadership), args.images_json.clone(), is_dry_run);
-        for_operator = Some(candidate);
-    }
-
-    let describe = describe_when(asked, health.clone(), metrics.clone());
-    let (rewound, was_missing) = (controllers.rewound(), Arc::default());
-    let lead = async {
-        let elects = common.leader_election.leader_elect && !is_dry_run;
-        let timings = OptionFuture::from(elects.then(|| timings_of(timings, topology))).await;
+impl Leases<'_> {
+    /// Competes for the leases and holds them until one is lost.
+    async fn lead(&mut self, elections: &Elections) -> Lost {
+        let Self { operator, config_sync, config_sync_tried } = self;
         let lead_operator = async {
-            // The config-sync controllers first: pods start with the configuration that they find, and need no restart.
-            if let Some(tried) = &mut config_sync_has_tried {
+            // The config-sync controllers come first: pods that start with the right configuration need no restart.
+            if let Some(tried) = config_sync_tried {
                 let _ = tried.changed().await;
             }
-            for_operator.as_mut()?.lead(&client, &lease_namespace, timings, &rewound, &was_missing).map(Some).await
+            Some(operator.as_mut()?.lead(elections).await)
         };
-        let lead_config_sync =
-            for_config_sync.as_mut().map(|one| one.lead(&client, &lease_namespace, timings, &rewound, &was_missing));
         tokio::select! {
-            Some(lost) = OptionFuture::from(lead_config_sync) => lost,
+            Some(lost) = OptionFuture::from(config_sync.as_mut().map(|candidate| candidate.lead(elections))) => lost,
             Some(lost) = lead_operator => lost,
             else => std::future::pending().await,
         }
-    };
-    // Fused, because it is awaited again after it may have ended.
-    let mut running = std::pin::pin!(controllers.run().fuse());
-    let ended = tokio::select! {
-        () = &mut running => Ok(()),
-        lost = lead => Err(lost.into()),
-        served = http::serve(listener, health::routes(health), None) => served.context("failed to serve the health endpoint"),
-        never = describe => match never {},
-        Some(served) = OptionFuture::from(serve_metrics) => served.context("failed to serve the metrics"),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-    };
-    if ended.is_ok() {
-        info!("stopping");
     }
-    if is_dry_run {
-        return ended;
-    }
-    // A pass that has begun to write ends before another process may lead.
-    stop.send_replace(true);
-    let orderly = async {
-        // A pass, and what is taken back after it.
-        let _ = tokio::time::timeout(STOP, running).await;
-        let elections =
-            [for_operator, for_config_sync].into_iter().flatten().filter_map(|candidate| candidate.election);
+
+    /// Releases the leases that are held.
+    async fn release(self) {
+        let candidates = [self.operator, self.config_sync].into_iter().flatten();
+        let elections = candidates.filter_map(|candidate| candidate.election);
         futures::future::join_all(elections.map(Election::release)).await;
-    };
-    tokio::select! {
-        () = orderly => ended,
-        _ = terminate.recv() => bail!(STOPPED_AT_ONCE),
-        _ = interrupt.recv() => bail!(STOPPED_AT_ONCE),
     }
 }
 
-fn view_settings(
-    common: &ControllersArgs,
-    operator: Option<&OperatorArgs>,
-    own_namespace: String,
-    with_config_sync: bool,
-) -> ViewSettings {
-    let tls = operator.map(|operator| TlsFlags {
-        min_version: operator.tls_min_version.clone(),
-        cipher_suites: operator.tls_cipher_suites.clone(),
-    });
-    ViewSettings {
-        facts: facts::Settings {
-            namespace: common.namespace.clone(),
-            release_version: common.release_version.clone().filter(|version| !version.is_empty()),
-            tls: tls.unwrap_or_default(),
-        },
-        own_namespace,
-        with_operator: operator.is_some(),
-        with_config_sync,
-        namespaces: operator.map(|operator| operator.namespaces.clone()).unwrap_or_default(),
-        node_deletion: operator.is_some_and(|operator| operator.node_deletion),
-        limits: operator.map(|operator| operator.limits.limits()).unwrap_or_default(),
-        remove_providers: common.remove_provider.clone(),
+pub(super) fn run_operator(args: &OperatorArgs) -> anyhow::Result<()> {
+    let runs = |group| args.controllers.iter().any(|one| *one == group || *one == ControllerGroup::All);
+    let config_sync_lease = (runs(ControllerGroup::ConfigSync) && !args.dry_run).then_some(CONFIG_SYNC_LEASE);
+    let operator = runs(ControllerGroup::Operator).then_some(args);
+    runtime()?.block_on(Settings { common: &args.common, operator, config_sync_lease }.run())
+}
+
+pub(super) fn run_config_sync(args: &ConfigSyncArgs) -> anyhow::Result<()> {
+    let config_sync_lease = Some(args.leader_elect_resource_name.as_str());
+    runtime()?.block_on(Settings { common: &args.common, operator: None, config_sync_lease }.run())
+}
+
+/// The settings of a process.
+#[derive(Clone, Copy)]
+struct Settings<'a> {
+    common: &'a ControllersArgs,
+    /// The flags of the operator, if it runs in this process.
+    operator: Option<&'a OperatorArgs>,
+    /// The lease of the config-sync controllers, if they run in this process.
+    config_sync_lease: Option<&'a str>,
+}
+
+impl<'a> Settings<'a> {
+    /// Runs the operator, the config-sync controllers or both until a signal, or until one part of the process ends: then the process
+    /// ends, too.
+    async fn run(self) -> anyhow::Result<()> {
+        let common = self.common;
+        let given_timings = common.leader_election.timings().map_err(wrong_usage)?;
+        let mut stop_signals = StopSignals::new()?;
+        let state_requested = signal(SignalKind::user_defined1())?;
+        let (health, metrics) = (Health::starting(), Metrics::default());
+
+        // The API server, the view of it, and the controllers.
+        let client = self.client(&metrics).await?;
+        let health_listener = http::bind(&common.health_addr)
+            .await
+            .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
+        info!("ccm-operator {VERSION}, commit {}", COMMIT.unwrap_or("unknown"));
+        if self.is_dry_run() {
+            info!("dry run: the operator logs what it would do and writes nothing");
+        }
+        let (single_replica, topology) = watch::channel(None);
+        let (stop, shutdown) = watch::channel(false);
+        let view =
+            View::new((client.clone(), metrics.clone()), externals(common)?, self.view_settings(), single_replica);
+        let serve_metrics = self.metrics_server(&view, &client, &metrics).await?;
+        let (controllers, mut leases) = self.controllers(view, &shutdown, &health);
+
+        // The tasks of the process.
+        let log_state = log_state_on_request(state_requested, health.clone(), metrics);
+        let rewound = controllers.rewound();
+        let lead = async {
+            let elects = common.leader_election.leader_elect && !self.is_dry_run();
+            let timings = OptionFuture::from(elects.then(|| timings_of(given_timings, topology))).await;
+            let namespace = self.lease_namespace();
+            leases.lead(&Elections { client, namespace, timings, rewound, was_missing: Arc::default() }).await
+        };
+        // Fused, because it is awaited again after it may have ended.
+        let mut running = std::pin::pin!(controllers.run().fuse());
+        let ended = tokio::select! {
+            () = &mut running => Ok(()),
+            lost = lead => Err(lost.into()),
+            served = http::serve(health_listener, health::routes(health), None) => served.context("failed to serve the health endpoint"),
+            never = log_state => match never {},
+            Some(served) = OptionFuture::from(serve_metrics) => served.context("failed to serve the metrics"),
+            () = stop_signals.next() => Ok(()),
+        };
+
+        if ended.is_ok() {
+            info!("stopping");
+        }
+        if self.is_dry_run() {
+            return ended;
+        }
+        // A pass that has begun to write ends before another process may lead.
+        stop.send_replace(true);
+        let orderly = async {
+            // The pass, and the withdrawal of permissions after it.
+            let _ = tokio::time::timeout(STOP, running).await;
+            leases.release().await;
+        };
+        tokio::select! {
+            () = orderly => ended,
+            () = stop_signals.next() => bail!(STOPPED_AT_ONCE),
+        }
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.operator.is_some_and(|operator| operator.dry_run)
+    }
+
+    fn own_namespace(&self) -> String {
+        self.common.operator_namespace.clone().unwrap_or_else(own_namespace)
+    }
+
+    fn lease_namespace(&self) -> String {
+        let given = self.common.leader_election.leader_elect_resource_namespace.clone();
+        given.unwrap_or_else(|| self.own_namespace())
+    }
+
+    /// A client for the API server, whose requests are counted.
+    async fn client(&self, metrics: &Metrics) -> anyhow::Result<Client> {
+        let metrics = metrics.clone();
+        let on_request = Arc::new(move |verb: &'static str, code, took| metrics.requested(verb, code, took));
+        let env_file = self.common.api_server_env_file.as_deref();
+        self.common.connection.observed_client(REQUEST_TIMEOUT, env_file, Some(on_request)).await
+    }
+
+    /// The controllers of the process, and the leases under which they run.
+    fn controllers(&self, view: View, shutdown: &watch::Receiver<bool>, health: &Health) -> (Controllers, Leases<'a>) {
+        let mut controllers = Controllers::new(view, shutdown.clone(), health.clone());
+        let mut leases = Leases::default();
+        let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
+        if let Some(lease) = self.config_sync_lease {
+            let (candidate, leadership) = Candidate::new(lease);
+            leases.config_sync_tried = Some(leadership.clone());
+            let system_bundle = self.common.system_trust_bundle.clone();
+            controllers = controllers.with_config_sync(authority(leadership), system_bundle);
+            leases.config_sync = Some(candidate);
+        }
+        if let Some(args) = self.operator {
+            let (candidate, leadership) = Candidate::new(&args.leader_elect_resource_name);
+            controllers = controllers.with_operator(authority(leadership), args.images_json.clone(), args.dry_run);
+            leases.operator = Some(candidate);
+        }
+        (controllers, leases)
+    }
+
+    fn view_settings(&self) -> ViewSettings {
+        let Self { common, operator, config_sync_lease } = self;
+        let tls = operator.map(|operator| TlsFlags {
+            min_version: operator.tls_min_version.clone(),
+            cipher_suites: operator.tls_cipher_suites.clone(),
+        });
+        ViewSettings {
+            facts: facts::Settings {
+                namespace: common.namespace.clone(),
+                release_version: common.release_version.clone().filter(|version| !version.is_empty()),
+                tls: tls.unwrap_or_default(),
+            },
+            own_namespace: self.own_namespace(),
+            with_operator: operator.is_some(),
+            with_config_sync: config_sync_lease.is_some(),
+            namespaces: operator.map(|operator| operator.namespaces.clone()).unwrap_or_default(),
+            node_deletion: operator.is_some_and(|operator| operator.node_deletion),
+            limits: operator.map(|operator| operator.limits.limits()).unwrap_or_default(),
+            remove_providers: common.remove_provider.clone(),
+        }
+    }
+
+    /// The server of the metrics; `None` if the process has none.
+    async fn metrics_server(
+        &self,
+        view: &View,
+        client: &Client,
+        metrics: &Metrics,
+    ) -> anyhow::Result<Option<impl Future<Output = io::Result<()>> + use<>>> {
+        let Some(args) = self.operator.filter(|args| !matches!(args.metrics_bind_address.as_str(), "" | "0")) else {
+            return Ok(None);
+        };
+        let address = &args.metrics_bind_address;
+        let listener = http::bind(address).await;
+        let listener = listener.with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
+        let (tls, metrics) = (view.tls(), metrics.clone());
+        let suites = move || tls.borrow().cipher_suites.clone();
+        let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), suites, metrics.serving.clone())?);
+        let routes = review::routes(move || metrics.text(), Reviewer::new(client.clone()));
+        Ok(Some(http::serve(listener, routes, Some(serving))))
     }
 }
 
-/// Reads the external providers, and says which are used and which are not.
+/// The signals that stop the process.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Reads the external providers, and logs which are used and which are refused.
 fn externals(common: &ControllersArgs) -> anyhow::Result<ExternalProviders> {
     let externals = common.providers.externals(Pinning::Required)?;
     for ExternalProvider { provider, origin, .. } in externals.accepted() {
@@ -247,29 +335,10 @@ fn externals(common: &ControllersArgs) -> anyhow::Result<ExternalProviders> {
     Ok(externals)
 }
 
-/// The server of the metrics; `None` if there is to be none.
-async fn metrics_server(
-    args: &OperatorArgs,
-    tls: watch::Receiver<TlsSettings>,
-    client: Client,
-    metrics: Metrics,
-) -> anyhow::Result<Option<impl Future<Output = io::Result<()>> + use<>>> {
-    let address = &args.metrics_bind_address;
-    if matches!(address.as_str(), "" | "0") {
-        return Ok(None);
-    }
-    let listener = http::bind(address).await;
-    let listener = listener.with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
-    let suites = move || tls.borrow().cipher_suites.clone();
-    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), suites, metrics.serving.clone())?);
-    let routes = review::routes(move || metrics.text(), Reviewer::new(client));
-    Ok(Some(http::serve(listener, routes, Some(serving))))
-}
-
-/// Logs what the process does whenever it is asked.
-async fn describe_when(mut asked: Signal, health: Health, metrics: Metrics) -> Infallible {
+/// Logs the state of the process at each signal.
+async fn log_state_on_request(mut requested: Signal, health: Health, metrics: Metrics) -> Infallible {
     loop {
-        if asked.recv().await.is_none() {
+        if requested.recv().await.is_none() {
             return std::future::pending().await;
         }
         for line in health.describe().lines() {
@@ -282,15 +351,15 @@ async fn describe_when(mut asked: Signal, health: Health, metrics: Metrics) -> I
     }
 }
 
-/// The given timings, or else those for the cluster's topology; for a highly available one if it does not become known.
+/// The given timings, or else the ones for the topology of the cluster. An unknown topology counts as highly available.
 async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
     if let Some(given) = given {
         return given;
     }
     let known = async { topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true)) };
-    // Without a lease nothing would be repaired, and nobody would learn why the topology is not known.
+    // Without a lease the process would repair nothing, and would not report why the topology is not known.
     let is_single = tokio::time::timeout(TRANSIENT_ERROR_GRACE, known).await.unwrap_or_default();
-    if is_single { Timings::SINGLE_REPLICA } else { Timings::HIGHLY_AVAILABLE }
+    if is_single { SINGLE_REPLICA } else { HIGHLY_AVAILABLE }
 }
 
 #[cfg(test)]
@@ -300,8 +369,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_operator_that_cannot_read_the_topology_still_competes_for_its_lease() {
         let (_sender, unknown) = watch::channel(None);
-        assert_eq!(timings_of(None, unknown).await, Timings::HIGHLY_AVAILABLE);
+        assert_eq!(timings_of(None, unknown).await, HIGHLY_AVAILABLE);
         let (_sender, single) = watch::channel(Some(true));
-        assert_eq!(timings_of(None, single).await, Timings::SINGLE_REPLICA);
+        assert_eq!(timings_of(None, single).await, SINGLE_REPLICA);
     }
 }

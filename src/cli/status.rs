@@ -12,7 +12,7 @@ use super::{
 use crate::{
     controllers::view::images_of_file,
     provider::external::Pinning,
-    status::screen::{self, Report},
+    status::screen::{self, StatusReport},
 };
 
 #[derive(Args, Debug)]
@@ -42,7 +42,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             args.watch,
             async || {
                 let findings = reader.findings(&catalog, args.cluster.images_json.as_deref()).await?;
-                Ok(Report::new(&findings, &args.cluster.namespace))
+                Ok(StatusReport::new(&findings, &args.cluster.namespace))
             },
             screen::text::screen,
         );

@@ -33,40 +33,40 @@ use overruled::Overruled;
 
 mod overruled;
 
-/// How long an object that is left alone and that no watch shows is not looked at again.
+/// The time after which an object that is left alone, and that no watch shows, is read again.
 const CHECK_PERIOD: Duration = Duration::from_secs(45);
 
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
 
-/// Applies objects; keeps its state from one pass to the next.
+/// Applies objects, and keeps its state from pass to pass.
 pub(super) struct Applier {
     pub(super) events: Events,
-    /// How long a transient error may last before it is reported.
+    /// The grace period of a transient error before it is reported.
     grace: Duration,
-    /// For errors of the API server as a whole.
+    /// The backoff for errors of the API server as a whole.
     server: Backoff,
-    /// For errors of single objects.
+    /// The backoff for errors of single objects.
     objects: HashMap<Key, Backoff>,
     pub(super) failures: Failures,
     limiter: RepairLimiter,
     /// The objects whose repair is held back in this pass, each with the time when it will be granted.
     held_back: BTreeMap<Key, Instant>,
-    /// Objects that are annotated to be left alone; those that no watch shows, with the time of the last read.
+    /// The objects that are annotated to be left alone. An object that no watch shows has the time of its last read.
     pub(super) skipped: BTreeMap<Key, Option<Instant>>,
-    /// What is known of an object that no watch shows.
+    /// The assumed state of an object that no watch shows.
     pub(super) unseen: Sight<'static>,
-    /// Whether objects that others have made become ours.
+    /// Whether objects that others have created are adopted.
     pub(super) adopts: bool,
     overruled: BTreeMap<Key, Overruled>,
-    /// Objects whose repairs are limited, each with the manager that keeps changing it.
+    /// The objects whose repairs are limited, each with the manager that keeps changing it.
     pub(super) contested: BTreeMap<Key, String>,
-    /// Objects that have been as planned: a further write repairs them.
+    /// The objects that have been as planned, so that a further write counts as a repair.
     pub(super) settled: BTreeSet<Key>,
-    /// How many more objects may be written in this pass.
-    room: usize,
-    /// Whether an object was not written for want of room.
-    pub(super) is_cut: bool,
+    /// The number of objects that may still be written in this pass.
+    writes_left: usize,
+    /// Whether an object was not written because of the limit of the pass.
+    pub(super) is_limited: bool,
 }
 
 impl Applier {
@@ -85,21 +85,21 @@ impl Applier {
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
             settled: BTreeSet::new(),
-            room: usize::MAX,
-            is_cut: false,
+            writes_left: usize::MAX,
+            is_limited: false,
         }
     }
 
-    /// Lets this many objects be written in the next pass.
-    pub(super) fn make_room(&mut self, room: usize) {
-        (self.room, self.is_cut) = (room, false);
+    /// Limits the number of objects that the next pass writes.
+    pub(super) fn limit_writes(&mut self, most_writes: usize) {
+        (self.writes_left, self.is_limited) = (most_writes, false);
     }
 
-    /// Whether one more object may be written in this pass; if not, the pass is cut short. Room is asked for before a repair is
-    /// counted, and used after: what is held back needs none, so it leaves the pass whole.
-    pub(super) fn has_room(&mut self) -> bool {
-        self.is_cut |= self.room == 0;
-        self.room > 0
+    /// Whether one more object may be written in this pass; if not, the pass counts as limited. This is asked before a repair is
+    /// counted. A repair that is held back writes nothing, and so does not limit the pass.
+    pub(super) fn may_write_more(&mut self) -> bool {
+        self.is_limited |= self.writes_left == 0;
+        self.writes_left > 0
     }
 
     /// Forgets objects that are no longer planned.
@@ -109,14 +109,14 @@ impl Applier {
         self.skipped.retain(|key, _| is_planned(key));
         self.overruled.retain(|key, _| is_planned(key));
         let now = Instant::now();
-        self.contested.retain(|key, _| (is_planned(key) || is_inventory(key)) && self.limiter.limits(key, now));
+        self.contested.retain(|key, _| (is_planned(key) || is_inventory(key)) && self.limiter.is_limited(key, now));
     }
 
-    pub(super) fn skips(&self, key: &Key) -> bool {
+    pub(super) fn is_skipped(&self, key: &Key) -> bool {
         self.skipped.contains_key(key)
     }
 
-    /// Leaves an object alone. Returns whether that is news.
+    /// Leaves an object alone. Returns whether it was not left alone before.
     fn skip(&mut self, key: Key, checked_at: Option<Instant>) -> bool {
         self.objects.remove(&key);
         self.overruled.remove(&key);
@@ -124,8 +124,8 @@ impl Applier {
         self.skipped.insert(key, checked_at).is_none()
     }
 
-    /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs. A plan that
-    /// only restarts pods, because what they mount has changed, counts as a repair: somebody may keep changing that.
+    /// Resets the backoffs for a new plan, because its errors may come from the previous one, and its writes are not repairs. A plan that
+    /// only restarts pods, because a mounted object has changed, counts as a repair, because somebody may keep changing that object.
     pub(super) fn replanned(&mut self, only_restarts: bool) {
         (self.server, self.objects, self.settled) = (Backoff::default(), HashMap::new(), BTreeSet::new());
         if !only_restarts {
@@ -133,7 +133,7 @@ impl Applier {
         }
     }
 
-    /// The same where only these objects are planned in another way.
+    /// Resets the backoffs of the objects whose plan has changed.
     pub(super) fn replanned_some(&mut self, changed: &BTreeSet<Key>, only_restarts: bool) {
         self.objects.retain(|key, _| !changed.contains(key));
         self.settled.retain(|key| !changed.contains(key));
@@ -142,14 +142,14 @@ impl Applier {
         }
     }
 
-    /// Begins a pass, unless the API server is to be left alone.
+    /// Begins a pass, unless the retry after an error of the API server is not due.
     pub(super) fn begin(&mut self) -> Result<(), Stopped> {
         self.server.ready(Instant::now())?;
         (self.held_back, self.failures) = (BTreeMap::new(), Failures::default());
         Ok(())
     }
 
-    /// Ends a pass; fails with one of its errors. A terminal error comes before others, of two the first.
+    /// Ends a pass. Fails with its most important error: a terminal error before others, then the first one.
     pub(super) fn finish(&mut self) -> Result<(), Stopped> {
         if !self.failures.is_servers() {
             self.server = Backoff::default();
@@ -162,7 +162,7 @@ impl Applier {
         self.held_back.contains_key(key) || self.failures.has(key)
     }
 
-    /// The earliest time of a retry, of a repair, and of a question whether an answer is still the same.
+    /// The earliest times of a retry, of a repair, of a new apply of an overruled object, and of a read of an object that is left alone.
     pub(super) fn due(&self) -> [Option<Instant>; 4] {
         let retries = self.objects.values().chain([&self.server]).filter_map(Backoff::due);
         let answers = self.overruled.values().filter_map(Overruled::due);
@@ -170,7 +170,7 @@ impl Applier {
         [retries.min(), self.held_back.values().min().copied(), answers.min(), checks.min()]
     }
 
-    /// Applies objects, each given with its live state. Returns the new states; that of a refused object stays.
+    /// Applies objects, each given with its live state. Returns the new states of the objects that were written.
     pub(super) async fn apply(
         &mut self,
         client: &Client,
@@ -183,7 +183,7 @@ impl Applier {
                 let (object, seen) = (steps.desired(), steps.seen());
                 (object, seen, write::apply(client, steps, next, budget).await)
             })
-            // In order, so that of two errors always the same one is reported.
+            // In order, so that the same one of two errors is always reported.
             .buffered(CONCURRENCY)
             .collect()
             .await;
@@ -193,7 +193,7 @@ impl Applier {
             match answer {
                 Ok(applied) => {
                     if applied.change.action == Action::Skip {
-                        // No watch shows it: it may lack our label.
+                        // No watch shows the object, which may lack our label.
                         if self.skip(object.key(), Some(Instant::now())) {
                             self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
                         }
@@ -251,17 +251,17 @@ impl Applier {
             return None;
         }
         let restarts = live.is_some_and(|live| reference::hash_of(live) != reference::hash_of(object.value()));
-        // Asking again is no repair: nobody has changed the object.
+        // A repeated apply of an overruled object is not a repair, because nobody has changed the object.
         let is_known = self.overruled.contains_key(&object.key());
-        if !self.has_room() || !(is_known || self.may_repair_again(object.key(), live, restarts)) {
+        if !self.may_write_more() || !(is_known || self.may_repair_again(object.key(), live, restarts)) {
             return None;
         }
-        self.room = self.room.saturating_sub(1);
+        self.writes_left = self.writes_left.saturating_sub(1);
         Some((steps, next))
     }
 
-    /// Whether an object may be repaired now; if not, the manager that keeps changing it is named. `restarts`: the write is for
-    /// what its pods mount.
+    /// Whether an object may be repaired now. If not, the manager that keeps changing it is logged. `restarts` is true if the write is
+    /// for a change of mounted objects.
     pub(super) fn may_repair_again(&mut self, key: Key, live: Option<&Value>, restarts: bool) -> bool {
         if self.may_repair(key.clone()) {
             return true;
@@ -275,21 +275,21 @@ impl Applier {
         false
     }
 
-    /// Whether an object may be repaired now; counts as a repair.
+    /// Whether an object may be repaired now. A granted repair is counted.
     pub(super) fn may_repair(&mut self, key: Key) -> bool {
         let Err(free) = self.limiter.repair(key.clone(), Instant::now()) else { return true };
         self.held_back.insert(key, free);
         false
     }
 
-    /// Whether no retry of an object is pending; the error of a pending one counts as a failure of this pass.
+    /// Whether no retry of an object is pending. The error of a pending retry counts as a failure of this pass.
     pub(super) fn is_due(&mut self, key: &Key) -> bool {
         let Some(Err(error)) = self.objects.get(key).map(|backoff| backoff.ready(Instant::now())) else { return true };
         self.failures.add(key.clone(), false, error.into());
         false
     }
 
-    /// Deletes an object in the state that was seen; `None` if it is not due, or has failed.
+    /// Deletes an object if its live state is the seen one. Returns `None` if the deletion is not due, or has failed.
     pub(super) async fn delete(
         &mut self,
         client: &Client,
@@ -298,10 +298,10 @@ impl Applier {
         budget: &impl Fn() -> Option<Duration>,
     ) -> Option<Pruned> {
         let key = write::key_of(kind, live);
-        if !self.is_due(&key) || !self.has_room() {
+        if !self.is_due(&key) || !self.may_write_more() {
             return None;
         }
-        self.room = self.room.saturating_sub(1);
+        self.writes_left = self.writes_left.saturating_sub(1);
         match write::prune(client, kind, live, budget()).await {
             Ok(pruned) => {
                 self.objects.remove(&key);
@@ -318,7 +318,7 @@ impl Applier {
     }
 
     pub(super) fn fail(&mut self, error: &Error, object: &Value) {
-        // Not the object's failure: the process lost its lease or is being stopped.
+        // The failure is not about the object if the process has lost its lease or is being stopped.
         if !matches!(error.source, Cause::NotLeading) {
             self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
         }
@@ -327,9 +327,9 @@ impl Applier {
         let had_failed = self.failures.is_servers();
         let backoff = if is_servers { &mut self.server } else { self.objects.entry(error.object.clone()).or_default() };
         let (grace, now) = (error.source.grace(self.grace), Instant::now());
-        // All objects of a pass count once for the API server.
+        // The failures of all objects of a pass count once for the API server.
         let counts = !is_servers || !had_failed;
-        // A terminal error is retried, too: the process's permissions may change, or the object.
+        // A terminal error is retried, too, because permissions or the object may change.
         if counts && backoff.failed(&text, grace, error.source.retry_after(), now) && !is_terminal {
             warn!("{text}; retrying");
         }

@@ -1,4 +1,4 @@
-//! Brings a cluster to a plan (IO): widens the inventory, applies wave after wave, prunes, narrows the inventory.
+//! Applies a plan (IO): widens the inventory, applies wave after wave, prunes, narrows the inventory.
 //!
 //! In this order the inventory lists the locations of all our objects at any moment.
 
@@ -36,24 +36,24 @@ use crate::{
     provider::restriction::{self, Account, is_restriction},
 };
 
-/// The objects that should exist. What fails of one owner keeps no other from its objects.
+/// The objects that should exist. A failure of one owner does not block the objects of others.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    /// In the order of their waves.
+pub(super) struct DesiredObjects<'a> {
+    /// The objects in the order of their waves.
     pub(super) objects: &'a [Object],
     /// The objects of a lower wave are applied before those of a higher one.
     pub(super) wave: fn(&Kind) -> u8,
     pub(super) owner: fn(&Value) -> &str,
-    /// Whether what an owner has and should not have is deleted: the objects were planned from the current input.
+    /// Whether an object of an owner that is no longer planned is deleted: the plan is the one of its current inputs.
     pub(super) may_prune: &'a dyn Fn(&Value) -> bool,
-    /// Whether objects that others have made become ours.
+    /// Whether objects that others have created are adopted.
     pub(super) adopts: bool,
-    /// The external provider that the objects are of, on OpenShift.
+    /// The external provider of the objects, on OpenShift.
     pub(super) external: Option<&'a str>,
 }
 
-impl Wanted<'_> {
-    /// The owners of those of these objects that the predicate chooses.
+impl DesiredObjects<'_> {
+    /// The owners of the chosen objects.
     pub(super) fn owners(
         objects: &[Object],
         owner: fn(&Value) -> &str,
@@ -65,7 +65,7 @@ impl Wanted<'_> {
 
 const ACCOUNT: &str = "ServiceAccount";
 
-/// How many objects a remark names: anybody may label others.
+/// The number of objects that a remark names. Anybody may label objects, so there may be many.
 const MOST_NAMES: usize = 20;
 
 pub(super) struct ApplyPlan {
@@ -73,11 +73,11 @@ pub(super) struct ApplyPlan {
     pub(super) applier: Applier,
     /// The inventory as last written; the live one may have been deleted since.
     inventory: Inventory,
-    /// Whether nobody has ever installed anything; `None` until the first pass.
+    /// Whether nothing was ever installed; `None` until the first pass.
     is_fresh: Option<bool>,
-    /// Objects that are no longer planned and stay, and why.
+    /// The objects that are no longer planned and are kept, each with the reason.
     kept: BTreeMap<Key, (&'static Kind, &'static str)>,
-    /// When what restricts an external provider was written last, by the owner.
+    /// The time at which the policies that restrict an external provider were last written, by owner.
     restricted: BTreeMap<String, Instant>,
 }
 
@@ -93,7 +93,7 @@ impl ApplyPlan {
         }
     }
 
-    /// Which of these objects the operator leaves alone or keeps, for people; empty if there are none.
+    /// The remarks about these objects that the operator leaves alone or keeps, for people; empty if there are none.
     pub(super) fn remarks(&self, counts: impl Fn(&Key) -> bool) -> String {
         let remark = |title, names: Vec<String>| {
             let more = names.len().saturating_sub(MOST_NAMES);
@@ -114,7 +114,7 @@ impl ApplyPlan {
             + &remark("repaired less often, because others keep changing them", contested)
     }
 
-    /// The error of those of these objects that the API server has changed so that they do not do what is planned.
+    /// The error about these objects if the API server has changed one so that it does not do what is planned.
     pub(super) fn overruled(&self, counts: impl Fn(&Key) -> bool) -> Option<String> {
         let mut errors = self.applier.overruled().filter(|(key, _)| counts(key)).filter_map(|(key, fields)| {
             let serious: Vec<_> = fields.iter().filter(|field| is_serious(field)).map(String::as_str).collect();
@@ -125,8 +125,8 @@ impl ApplyPlan {
         Some(format!("the API server or an admission plugin changes objects when they are applied: {all}"))
     }
 
-    /// When it has to act again, even without a change: what the applier waits for, and when each API server decides by the policies
-    /// that were written last.
+    /// The times of the next act, even without a change: the ones of the applier, and the ones at which each API server enforces the
+    /// policies that were written last.
     pub(super) fn due(&self) -> Vec<Instant> {
         let restricted = self.restricted.values().map(|written| *written + REFRESH);
         self.applier.due().into_iter().flatten().chain(restricted).collect()
@@ -136,30 +136,30 @@ impl ApplyPlan {
         self.kept.iter().map(|(key, (kind, _))| (*kind, key))
     }
 
-    /// Where our objects may be: the last written and the live inventory.
+    /// The locations in which our objects may be: the ones of the last written and of the live inventory.
     pub(super) fn inventory(&self, observer: &Observer) -> Inventory {
         observer.locations().union(&self.inventory)
     }
 
-    /// Brings the cluster to the plan. `budget` returns how long the next write may take.
+    /// Makes the cluster as planned. `budget` returns the longest time of the next write.
     pub(super) async fn act(
         &mut self,
         target: &mut Target,
-        wanted: Wanted<'_>,
+        desired: DesiredObjects<'_>,
         budget: impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
         let Target { client, observer, .. } = target;
-        let objects = restricting(observer, wanted.objects);
-        let wanted = Wanted { objects: &objects, ..wanted };
-        let Wanted { objects, owner, wave: wave_of, .. } = wanted;
+        let objects = restricting(observer, desired.objects);
+        let desired = DesiredObjects { objects: &objects, ..desired };
+        let DesiredObjects { objects, owner, wave: wave_of, .. } = desired;
         self.applier.begin()?;
-        self.applier.unseen = self.unseen((client, observer), wanted).await;
-        self.applier.adopts = wanted.adopts;
+        self.applier.unseen = self.unseen((client, observer), desired).await;
+        self.applier.adopts = desired.adopts;
         let planned = Inventory::of(objects);
         let wider = planned.union(&self.inventory(observer));
-        // Until all of it is gone, the inventory says what it is of.
+        // The inventory names the previous external provider until all its objects are deleted.
         let before = inventory::external_provider(observer.inventory()).map(str::to_owned);
-        let external = before.as_deref().or(wanted.external);
+        let external = before.as_deref().or(desired.external);
         self.write_inventory((client, observer), wider, external, &budget).await?;
         self.applier.keep_only(objects);
         let mut blocked: BTreeSet<&str> = BTreeSet::new();
@@ -183,11 +183,11 @@ impl ApplyPlan {
             if self.applier.failures.is_servers() {
                 break;
             }
-            if self.applier.is_cut {
+            if self.applier.is_limited {
                 return self.applier.finish();
             }
-            // Without their accounts and permissions new workloads would only fail. Without the policy that keeps them from deleting nodes
-            // nothing new runs either, unless only the permission to keep policies is withheld.
+            // Without their ServiceAccounts and permissions new workloads would only fail. Without the policy that keeps them from
+            // deleting nodes no new workload runs, either, unless only the permission to write policies is withheld.
             let lacks_lock = |object: &Object| {
                 let failure = self.applier.failures.of_object(&object.key());
                 is_policy(object) && is_of_guard(object.value()) && failure.is_some_and(|stopped| !stopped.is_denied)
@@ -196,27 +196,28 @@ impl ApplyPlan {
                 let is_needed = object.kind().is_identity() || lacks_lock(object);
                 is_needed && observer.live(object).is_none()
             };
-            let failed = Wanted::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
-            // Without its policies an external provider gets no more permissions and no other pods.
-            unrestricted.extend(Wanted::owners(wave, owner, |object| {
+            let failed = DesiredObjects::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
+            // Without its policies an external provider gets no further permissions and no other pods.
+            unrestricted.extend(DesiredObjects::owners(wave, owner, |object| {
                 let has_failed = self.applier.failures.has(&object.key()) || observer.live(object).is_none();
-                is_restriction(object.value()) && has_failed && !self.applier.skips(&object.key())
+                is_restriction(object.value()) && has_failed && !self.applier.is_skipped(&object.key())
             }));
-            // Nor before each API server has read them.
-            unrestricted
-                .extend(Wanted::owners(wave, owner, |object| self.restricted.contains_key(owner(object.value()))));
-            blocked.extend(Wanted::owners(wave, owner, is_missing).intersection(&failed));
+            // The same holds until each API server has read the policies.
+            unrestricted.extend(DesiredObjects::owners(wave, owner, |object| {
+                self.restricted.contains_key(owner(object.value()))
+            }));
+            blocked.extend(DesiredObjects::owners(wave, owner, is_missing).intersection(&failed));
         }
-        // Not everything is applied while repairs are held back.
-        let unsettled = Wanted::owners(objects, owner, |object| {
+        // A held-back repair means that not everything is applied.
+        let unsettled = DesiredObjects::owners(objects, owner, |object| {
             self.applier.is_unsettled(&object.key()) || self.restricted.contains_key(owner(object.value()))
         });
-        if !self.applier.failures.is_servers() && !observer.awaits_leftovers() {
-            let may_prune = |live: &Value| !unsettled.contains(owner(live)) && (wanted.may_prune)(live);
-            self.prune((client, observer), Wanted { may_prune: &may_prune, ..wanted }, &budget).await;
-            if self.applier.failures.is_empty() && unsettled.is_empty() && !self.applier.is_cut {
+        if !self.applier.failures.is_servers() && !observer.is_awaiting_leftovers() {
+            let may_prune = |live: &Value| !unsettled.contains(owner(live)) && (desired.may_prune)(live);
+            self.prune((client, observer), DesiredObjects { may_prune: &may_prune, ..desired }, &budget).await;
+            if self.applier.failures.is_empty() && unsettled.is_empty() && !self.applier.is_limited {
                 let narrower = self.needed((client, observer), &planned).await;
-                self.write_inventory((client, observer), narrower, wanted.external, &budget).await?;
+                self.write_inventory((client, observer), narrower, desired.external, &budget).await?;
             }
         }
         if self.applier.failures.is_empty() && unsettled.is_empty() {
@@ -225,13 +226,13 @@ impl ApplyPlan {
         self.applier.finish()
     }
 
-    /// What may be known of objects that no watch shows: whether others may have them.
-    async fn unseen(&mut self, of: (&Client, &Observer), wanted: Wanted<'_>) -> Sight<'static> {
-        if !wanted.adopts {
+    /// The assumed state of objects that no watch shows.
+    async fn unseen(&mut self, of: (&Client, &Observer), desired: DesiredObjects<'_>) -> Sight<'static> {
+        if !desired.adopts {
             return Sight::Unknown;
         }
         if self.is_fresh.is_none() {
-            self.is_fresh = Some(find_fresh(of, wanted.objects).await);
+            self.is_fresh = Some(find_fresh(of, desired.objects).await);
         }
         if self.is_fresh == Some(true) { Sight::Absent } else { Sight::Unknown }
     }
@@ -240,10 +241,10 @@ impl ApplyPlan {
     async fn prune(
         &mut self,
         (client, observer): (&Client, &mut Observer),
-        wanted: Wanted<'_>,
+        desired: DesiredObjects<'_>,
         budget: &impl Fn() -> Option<Duration>,
     ) {
-        let Wanted { objects, owner, may_prune, .. } = wanted;
+        let DesiredObjects { objects, owner, may_prune, .. } = desired;
         let prune_decisions = observer.prune_decisions(objects).into_iter();
         let prune_decisions: Vec<_> =
             prune_decisions.map(|(location, live, decision)| (location.clone(), live.clone(), decision)).collect();
@@ -264,8 +265,8 @@ impl ApplyPlan {
             });
             for (location, live, _) in prunable {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
-                // Limited as well: another manager may recreate it each time.
-                if !(self.applier.has_room() && self.applier.may_repair(write::key_of(location.kind, live))) {
+                // The limit of repairs applies here as well, because another manager may recreate the object each time.
+                if !(self.applier.may_write_more() && self.applier.may_repair(write::key_of(location.kind, live))) {
                     continue;
                 }
                 match self.applier.delete(client, (location.kind, live), "it is no longer needed", budget).await {
@@ -274,7 +275,7 @@ impl ApplyPlan {
                     None => {}
                 }
             }
-            // What permissions are for goes before them.
+            // Objects that use permissions are deleted before the permissions.
             let failures = &self.applier.failures;
             let has_failed = |(location, live, _): &&(Location, Value, PruneDecision)| {
                 failures.has(&write::key_of(location.kind, live))
@@ -286,8 +287,8 @@ impl ApplyPlan {
         }
     }
 
-    /// The locations of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace
-    /// also deletes the permission to watch it, but then its objects are gone.
+    /// The locations of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace also deletes
+    /// the permission to watch it, but then its objects are deleted, too.
     async fn needed(&self, (client, observer): (&Client, &Observer), planned: &Inventory) -> Inventory {
         let mut gone = BTreeSet::new();
         for namespace in observer.unwatchable_leftovers() {
@@ -319,7 +320,8 @@ impl ApplyPlan {
             if !self.applier.is_due(&key) {
                 return self.applier.finish();
             }
-            // What is written by this process is known to it: another writer of the same object is no reason to hold back the rest.
+            // This process knows the inventory that it has written, so another writer of the ConfigMap is no reason to hold back the
+            // rest.
             if self.inventory == inventory && !self.applier.may_repair_again(key, live, false) {
                 return Ok(());
             }
@@ -336,8 +338,8 @@ impl ApplyPlan {
     }
 }
 
-/// Whether nobody has ever installed anything. Then the other objects are not read before their first apply: one request, for the
-/// object that everything else is for, is enough.
+/// Whether nothing was ever installed. If so, the objects are not read before their first apply. One request, for the workload, is enough
+/// to know that.
 async fn find_fresh((client, observer): (&Client, &Observer), objects: &[Object]) -> bool {
     if observer.inventory().is_some() || observer.has_report() {
         return false;
@@ -348,8 +350,8 @@ async fn find_fresh((client, observer): (&Client, &Observer), objects: &[Object]
     }
 }
 
-/// The objects, with the policies for an external provider as they have to be while accounts that it has no more are still there: those
-/// keep their permissions and their pods until they are pruned.
+/// The objects, in which the policies for an external provider also cover each former ServiceAccount that still exists. It keeps its
+/// permissions and its pods until it is pruned.
 fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Object]> {
     if !objects.iter().any(|object| is_restriction(object.value())) {
         return Cow::Borrowed(objects);
@@ -377,7 +379,7 @@ fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Objec
     Cow::Owned(objects)
 }
 
-/// Whether a field decides what runs, or with which permissions.
+/// Whether a field affects the processes that run, or their permissions.
 fn is_serious(field: &str) -> bool {
     let names = ["image", "command", "args", "env", "serviceAccountName", "roleRef", "subjects", "rules"];
     field.split(['.', '[']).any(|part| names.contains(&part))

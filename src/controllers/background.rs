@@ -1,8 +1,8 @@
-//! Work that takes longer than a request, beside the passes (IO).
+//! Work beside the passes that takes longer than a request (IO).
 
 use tokio::sync::mpsc;
 
-/// Runs one task at a time, and keeps its answer for the next pass.
+/// Runs one task at a time, and keeps its result for the next pass.
 pub(super) struct Background<T> {
     results: mpsc::UnboundedSender<T>,
     answers: mpsc::UnboundedReceiver<T>,
@@ -18,9 +18,9 @@ impl<T> Default for Background<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Waits for an answer.
+    /// Waits for the result of the task.
     pub(super) async fn answered(&mut self) {
-        // Never closed: this has a sender, too.
+        // The channel is never closed, because this object has a sender, too.
         if let Some(answer) = self.answers.recv().await {
             (self.is_running, self.answer) = (false, Some(answer));
         }
@@ -30,7 +30,7 @@ impl<T: Send + 'static> Background<T> {
         self.is_running = true;
         let results = self.results.clone();
         tokio::spawn(async move {
-            // Nobody asks any more if this process stops.
+            // The receiver is gone if the process stops.
             drop(results.send(task.await));
         });
     }

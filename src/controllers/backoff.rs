@@ -13,19 +13,20 @@ use crate::object::Key;
 /// The pause after the first failure, and the longest pause; each further failure doubles it.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
-/// How many repairs of an object are granted without a pause, and how many writes of the status.
+/// The number of repairs of an object that are granted without a pause, and the number of writes of a status.
 pub(super) const REPAIRS: u32 = 5;
 pub(super) const STATUS_WRITES: u32 = 30;
 
-/// The time in which an object in peace is granted one more repair without a pause. Whoever edits it once a second is repaired each
-/// time; a machine on which a repair takes more than half a second still notices a fight.
+/// The time after which an object that nobody changes is granted one more repair without a pause. An object that is edited once a second
+/// is repaired each time. A slow machine, on which a repair takes more than half a second, still notices two managers that overwrite each
+/// other.
 const REFILL: Duration = Duration::from_millis(900);
 
 /// The pause between two repairs of an object that others keep changing, and the longest such pause.
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
 const LONGEST_REPAIR_PERIOD: Duration = Duration::from_secs(60);
 
-/// When to retry, and since when it has been failing.
+/// The time of the next retry, and the time since which an operation has been failing.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failing: Option<Failing>,
@@ -34,9 +35,9 @@ pub(super) struct Backoff {
 #[derive(Debug)]
 struct Failing {
     since: Instant,
-    /// The longest grace period of its errors.
+    /// The longest grace period of all errors since the first one.
     longest_grace: Duration,
-    /// The grace period of the last error, and since when all errors have had it.
+    /// The grace period of the last error, and the time since which all errors have had it.
     grace: (Duration, Instant),
     pause: Duration,
     not_before: Instant,
@@ -44,8 +45,8 @@ struct Failing {
 }
 
 impl Backoff {
-    /// Notes a failure that may last for `grace` before it is reported; returns whether its error differs from the last
-    /// one. The pause is at least `retry_after`.
+    /// Notes a failure that is reported after `grace`. Returns whether its error differs from the previous one. The pause is at least
+    /// `retry_after`.
     pub(super) fn failed(&mut self, error: &str, grace: Duration, retry_after: Duration, now: Instant) -> bool {
         let known = self.failing.take();
         let is_new = known.as_ref().is_none_or(|known| known.error != error);
@@ -59,7 +60,7 @@ impl Backoff {
         is_new
     }
 
-    /// Notes a failure in the same way, logs it unless it is the last one, and returns it.
+    /// Notes a failure, and logs it unless it is the previous one. Returns its text.
     pub(super) fn retrying(&mut self, error: String, grace: Duration, retry_after: Duration) -> String {
         if self.failed(&error, grace, retry_after, Instant::now()) {
             warn!("{error}; retrying");
@@ -73,7 +74,7 @@ impl Backoff {
         pending.map_or(Ok(()), |failing| Err(failing.error.clone()))
     }
 
-    /// Whether it has been failing for so long that it is to be reported.
+    /// Whether the failure has lasted so long that it is reported.
     pub(super) fn has_lasted(&self, now: Instant) -> bool {
         self.failing.as_ref().is_some_and(|failing| {
             let (grace, since) = failing.grace;
@@ -90,45 +91,58 @@ impl Backoff {
     }
 }
 
-/// How long inputs must not change before they are planned for, and how long that is waited for at most.
+/// The time without a change of the inputs before they are planned, and the longest time that planning waits for it.
 const QUIET: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Changes of inputs that come together.
+/// Delays planning until the inputs stop changing, so that changes that come together become one plan.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    /// The last revision, when the first change was seen, and when the last one.
+pub(super) struct Debounce {
+    /// The revision of the inputs that was planned last.
+    planned: u64,
+    /// The last revision since then, and the times of the first and of the last change.
     seen: Option<(u64, Instant, Instant)>,
 }
 
-impl Changes {
-    /// Notes the revision of the inputs; returns whether they have been quiet for long enough.
-    pub(super) fn are_over(&mut self, revision: u64, now: Instant) -> bool {
+impl Debounce {
+    /// Whether this revision of the inputs was planned last.
+    pub(super) fn is_planned(&self, revision: u64) -> bool {
+        self.planned == revision
+    }
+
+    /// Notes that this revision of the inputs is planned.
+    pub(super) fn planned(&mut self, revision: u64) {
+        *self = Self { planned: revision, seen: None };
+    }
+
+    /// Notes the revision of the inputs. Returns whether they have been quiet for long enough.
+    pub(super) fn is_quiet(&mut self, revision: u64, now: Instant) -> bool {
         let (known, first, last) = self.seen.unwrap_or((revision, now, now));
         self.seen = Some((revision, first, if known == revision { last } else { now }));
         self.due().is_some_and(|due| due <= now)
     }
 
+    /// The time at which delayed inputs are planned.
     pub(super) fn due(&self) -> Option<Instant> {
         self.seen.map(|(_, first, last)| (last + QUIET).min(first + LONGEST_WAIT))
     }
 }
 
-/// Limits the repairs of each object: another manager may undo every one of them at once. The longer that goes on, the seldomer
+/// Limits the repairs of each object, because another manager may undo every one of them at once. The longer that goes on, the less often
 /// the object is repaired.
 #[derive(Debug)]
 pub(super) struct RepairLimiter<K = Key> {
-    /// How many repairs of one object are granted without a pause.
+    /// The number of repairs of one object that are granted without a pause.
     burst: u32,
     objects: HashMap<K, Repairs>,
 }
 
 #[derive(Debug)]
 struct Repairs {
-    /// The end of the repairs if they were spread out, one in each period.
+    /// The time at which the past repairs would end if they were spread out, one in each period.
     spread_until: Instant,
     free: Instant,
-    /// The pause after the next one.
+    /// The pause after the next repair.
     period: Duration,
 }
 
@@ -157,8 +171,8 @@ impl<K: Hash + Ord> RepairLimiter<K> {
         self.objects.retain(|key, _| !keys.contains(key));
     }
 
-    /// Whether the repairs of an object are limited: it was changed again after each of the last ones.
-    pub(super) fn limits(&self, key: &K, now: Instant) -> bool {
+    /// Whether the repairs of an object are limited, because it was changed again after each of the last ones.
+    pub(super) fn is_limited(&self, key: &K, now: Instant) -> bool {
         self.objects.get(key).is_some_and(|repairs| repairs.is_limited() && repairs.is_remembered(now))
     }
 }
@@ -168,7 +182,7 @@ impl Repairs {
         self.period > REPAIR_PERIOD
     }
 
-    /// An object that was left in peace for two periods starts over.
+    /// The repairs of an object that nobody has changed for two periods are forgotten.
     fn is_remembered(&self, now: Instant) -> bool {
         self.spread_until > now || (self.is_limited() && self.free + self.period * 2 > now)
     }
@@ -238,7 +252,7 @@ mod tests {
             pause.as_secs()
         });
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert!(limiter.limits(&key("a"), last) && !limiter.limits(&key("b"), last));
+        assert!(limiter.is_limited(&key("a"), last) && !limiter.is_limited(&key("b"), last));
         let (mut limiter, start) = (RepairLimiter::new(REPAIRS), last);
         let mut now = start + Duration::from_secs(10);
         for _ in 0..60 {
@@ -265,13 +279,13 @@ mod tests {
 
     #[test]
     fn changes_that_come_together_are_over_after_some_quiet() {
-        let (mut changes, start) = (Changes::default(), Instant::now());
+        let (mut debounce, start) = (Debounce::default(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
-        assert!(!changes.are_over(1, at(0)));
-        assert!(!changes.are_over(2, at(400)) && !changes.are_over(2, at(899)));
-        assert!(changes.are_over(2, at(900)));
-        let mut changes = Changes::default();
-        let over: Vec<_> = (0..10).map(|number| changes.are_over(number, at(number * 300))).collect();
-        assert_eq!(over.iter().position(|over| *over), Some(7), "changes without an end");
+        assert!(!debounce.is_quiet(1, at(0)));
+        assert!(!debounce.is_quiet(2, at(400)) && !debounce.is_quiet(2, at(899)));
+        assert!(debounce.is_quiet(2, at(900)));
+        let mut debounce = Debounce::default();
+        let quiet: Vec<_> = (0..10).map(|number| debounce.is_quiet(number, at(number * 300))).collect();
+        assert_eq!(quiet.iter().position(|is_quiet| *is_quiet), Some(7), "changes without an end");
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the objects of all `CloudControllerManager`s as planned (IO), and reports to each.
+//! The fleet of all `CloudControllerManager`s (IO): keeps their objects as planned, and reports to each.
 //!
 //! All these objects are one set, with one inventory and one watch for each kind and namespace. A problem of one
 //! `CloudControllerManager` is reported there, and does not affect the objects of others.
@@ -16,11 +16,11 @@ use crate::{
     controllers::{
         Pass,
         background::Background,
-        backoff::Changes,
+        backoff::Debounce,
         engine::Fleet,
         executor::Executor,
         failures::Stopped,
-        observer::{Id, Observer},
+        observer::{Id, InputKind, Observer},
         view::View,
     },
     facts::{cluster::Cluster, version::Minor},
@@ -43,6 +43,7 @@ mod first;
 mod guard;
 mod member;
 mod report;
+mod stage;
 mod write;
 
 pub(super) struct Ccms {
@@ -54,20 +55,19 @@ pub(super) struct Ccms {
     api_server: ApiServer,
     /// The objects in force, in the order of applying.
     objects: Vec<Object>,
-    /// The changes of what pods mount that are not planned for yet.
-    changes: Changes,
-    /// How often what pods mount has changed.
+    /// Delays planning until the ConfigMaps and Secrets that pods mount stop changing.
+    debounce: Debounce,
+    /// The number of changes of the ConfigMaps and Secrets that pods mount.
     revision: u64,
-    planned_revision: u64,
-    /// The nodes that may be deleted now, by the live roles.
+    /// The nodes that may be deleted now, according to the live roles.
     grants: Grants,
     /// The policies that the operator may not keep.
     withheld: Withheld,
-    /// What is asked before a first installation.
-    pub(super) snapshots: Background<first::Answer>,
+    /// The reads of the cluster before a first installation.
+    pub(super) snapshots: Background<first::SnapshotResult>,
 }
 
-/// Where `CloudControllerManager`s may be unless namespaces are given.
+/// The namespace that `CloudControllerManager`s may name if the command line has none.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
 impl Fleet for Ccms {
@@ -79,19 +79,15 @@ impl Fleet for Ccms {
 
     async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
         view.target.observer.watch_deletions();
-        // From the start: what is granted is taken back even if nothing else is seen.
-        if self.executor.writes() && view.settings.node_deletion {
+        // From the start, so that a granted permission is withdrawn even if nothing else has been seen.
+        if view.settings.node_deletion {
             view.target.observer.watch_location(&guard::location());
         }
-        // A standby as well: if it takes over, it has to know what was granted a moment ago.
-        self.grants.see(&view.target.observer);
+        // A standby as well: if it takes over, it has to know the permissions that were granted a moment ago.
+        self.grants.update(&view.target.observer);
         view.target.count_nodes();
         let watches = &view.target.observer.watches;
         pass.due.extend(watches.problem_lasts_at(TRANSIENT_ERROR_GRACE));
-        // A watch that keeps failing leaves this process blind, even if it has delivered before.
-        let is_other = |id: &Id| !is_common(id);
-        pass.waiting.extend(watches.lasting_problem(TRANSIENT_ERROR_GRACE, is_common));
-        pass.retrying.extend(watches.lasting_problem(TRANSIENT_ERROR_GRACE, is_other));
         let mut pending = watches.pending(is_common);
         if pending.is_empty() {
             pending.extend(self.observe_cluster(view).await.err());
@@ -101,44 +97,50 @@ impl Fleet for Ccms {
     }
 
     fn plan(&mut self, view: &mut View, _: &mut Pass) {
-        self.fleet.values_mut().for_each(|member| member.reconsider(&view.target));
+        self.fleet.values_mut().for_each(|member| member.reconsider_refusal(&view.target));
         self.replan(view);
-        self.fleet.values_mut().for_each(|member| member.weigh(&view.target));
+        self.fleet.values_mut().for_each(|member| member.decide_change(&view.target));
     }
 
     async fn guard(&mut self, view: &mut View, pass: &mut Pass) {
         self.guard_nodes(view, pass).await;
     }
 
-    /// Our objects are watched where they are planned and where the inventory lists them. What has not been seen there keeps nothing
-    /// back but what is there.
-    fn follow(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
+    /// Our objects are watched in the locations in which they are planned and in those that the inventory lists. A location that has not
+    /// been seen delays only the objects in it.
+    fn watch_objects(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
         self.assemble(view);
         let roles = view.settings.node_deletion.then(guard::location);
         let leftovers = self.leftovers(&view.target.observer).union(&roles.into_iter().collect());
-        // What runs has to be seen before a change is accepted.
+        // The running workload has to be seen before a change is accepted.
         let planned = self.fleet.values().map(Member::locations);
         let planned = planned.fold(Inventory::of(&self.objects), |all, one| all.union(&one));
-        view.target.observer.follow(&planned, &leftovers);
-        pass.due.extend(self.changes.due());
+        view.target.observer.watch_objects(&planned, &leftovers);
+        pass.due.extend(self.debounce.due());
         Vec::new()
     }
 
-    async fn report_blindness(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
+    /// A watch that keeps failing may hide changes, even if it has delivered before.
+    fn lasting_problem(&self, view: &View, pass: &mut Pass) -> Option<String> {
+        let watches = &view.target.observer.watches;
+        pass.retrying.extend(watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| !is_common(id)));
+        watches.lasting_problem(TRANSIENT_ERROR_GRACE, is_common)
+    }
+
+    async fn report_pending(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
         pass.waiting.extend(pending);
-        self.take_back_all(view).await;
-        let error = view.target.observer.watches.lasting_problem(TRANSIENT_ERROR_GRACE, is_common);
-        if let Some(error) = error.or_else(|| self.api_server.lasting_problem()) {
+        self.withdraw_all_grants(view).await;
+        if let Some(error) = pass.watch_problem.clone().or_else(|| self.api_server.lasting_problem()) {
             self.report_to_all(view, &error, pass).await;
         }
     }
 
     async fn act(&mut self, view: &mut View, pass: &mut Pass) -> Option<Result<(), Stopped>> {
-        self.take_back(view).await;
+        self.withdraw_grants(view).await;
         self.check_first(view, pass);
         let acted = self.apply(view).await;
-        // Before more is written the nodes are looked at.
-        if self.executor.applier().is_some_and(|applier| applier.is_cut) {
+        // The next pass checks the nodes before it writes more.
+        if self.executor.applier().is_some_and(|applier| applier.is_limited) {
             pass.due.push(Instant::now());
             return None;
         }
@@ -150,15 +152,13 @@ impl Fleet for Ccms {
         for member in self.fleet.values_mut() {
             pass.due.extend(member.see_guard(&view.target.observer).then(Instant::now));
         }
-        if self.executor.writes() {
-            let identities: Vec<_> = self.fleet.values().flat_map(Member::initializes).cloned().collect();
-            pass.due.extend(view.target.diagnose(&identities));
-        }
+        let identities: Vec<_> = self.fleet.values().flat_map(Member::initializes).cloned().collect();
+        pass.due.extend(self.executor.diagnose(&mut view.target, &identities));
         self.report_to_each(view, &acted, pass).await;
         pass.held_back = self.executor.held_back();
         pass.due.extend(self.executor.due());
         let is_well = self.fleet.values().all(Member::is_well);
-        pass.succeeded = (acted.is_ok() && is_well).then_some("operator");
+        pass.succeeded = self.executor.success(acted.is_ok() && is_well);
         pass.retrying.extend(acted.err().map(|stopped| stopped.error));
     }
 }
@@ -172,30 +172,30 @@ impl Ccms {
             cluster: None,
             api_server: ApiServer::default(),
             objects: Vec::new(),
-            changes: Changes::default(),
+            debounce: Debounce::default(),
             revision: 0,
-            planned_revision: 0,
             grants: Grants::default(),
             withheld: Withheld::default(),
             snapshots: Background::default(),
         }
     }
 
-    /// Finds out what all plans depend on.
+    /// Finds out the version and the distribution of the cluster, which all plans depend on.
     async fn observe_cluster(&mut self, view: &mut View) -> Result<(), String> {
         let control_plane = &view.target.node_counts.control_plane;
         let mut cluster = Cluster::of(control_plane, None);
         if cluster.is_none() {
-            let asked = self.api_server.ask(&view.target.client, || version_before(&view.target.observer)).await;
+            let asked = self.api_server.ask(&view.target.client, || reported_version(&view.target.observer)).await;
             cluster = self.api_server.cluster(control_plane);
             if cluster.is_none() {
                 asked?;
             }
         }
         let cluster = cluster.ok_or("the version of Kubernetes cannot be read from the nodes or the API server")?;
-        view.topology_is(cluster.control_plane_nodes == 1);
-        view.target.observer.ccms_changed |= self.cluster != Some(cluster);
-        self.cluster = Some(cluster);
+        view.publish_topology(cluster.control_plane_nodes == 1);
+        if self.cluster.replace(cluster) != Some(cluster) {
+            view.target.observer.mark_changed(InputKind::Ccms);
+        }
         Ok(())
     }
 
@@ -203,30 +203,31 @@ impl Ccms {
         let Some(cluster) = self.cluster else { return };
         let catalog_changed = view.take_catalog_change();
         if catalog_changed {
-            self.fleet.values_mut().for_each(Member::forget);
+            self.fleet.values_mut().for_each(Member::forget_spec);
         }
-        let ccms_changed = std::mem::take(&mut view.target.observer.ccms_changed) || catalog_changed;
+        let ccms_changed = view.target.observer.take_change(InputKind::Ccms) || catalog_changed;
         if ccms_changed {
             self.read(view, cluster);
         }
-        self.revision += u64::from(std::mem::take(&mut view.target.observer.named_changed));
-        let are_validated = self.fleet.values().all(Member::is_validated);
-        // Another one may have waited for that.
-        let running_changed = self.see_running(&view.target.observer);
+        self.revision += u64::from(view.target.observer.take_change(InputKind::NamedObjects));
+        let are_validated = self.fleet.values().all(|member| member.validation().is_some());
+        // An excluded member may have waited for the change.
+        let running_changed = self.update_running(&view.target.observer);
         if !ccms_changed && !running_changed && are_validated {
-            let is_planned = self.revision == self.planned_revision;
-            // Each rollout may interrupt pods: changes of what they mount that come together become one.
-            if is_planned || !self.changes.are_over(self.revision, Instant::now()) {
+            let is_planned = self.debounce.is_planned(self.revision);
+            // Each rollout may interrupt pods: changes of mounted objects that come together become one.
+            if is_planned || !self.debounce.is_quiet(self.revision, Instant::now()) {
                 return;
             }
         }
-        (self.planned_revision, self.changes) = (self.revision, Changes::default());
+        self.debounce.planned(self.revision);
         for member in self.fleet.values_mut() {
             member.validate(&view.catalog, &view.target.observer);
         }
         self.exclude_conflicts(&view.catalog);
     }
 
+    /// Collects the objects in force of all members, in the order of applying.
     fn assemble(&mut self, view: &View) {
         let mut objects = self.confirmed_objects();
         for object in &mut objects {
@@ -244,7 +245,7 @@ impl Ccms {
         }
     }
 
-    /// Reads the `CloudControllerManager`s, and watches what they name.
+    /// Reads the `CloudControllerManager`s, and watches the ConfigMaps and Secrets that they name.
     fn read(&mut self, view: &mut View, cluster: Cluster) {
         let live: Vec<&Value> =
             view.target.observer.watches.seen(&Id::Ccms).into_iter().flat_map(Seen::objects).collect();
@@ -254,11 +255,12 @@ impl Ccms {
         for live in live {
             self.fleet.entry(name(live)).or_default().read(live, cluster, &view.settings, &view.catalog);
         }
-        let wanted = sources::checks(self.fleet.values().flat_map(|member| &member.named));
+        let wanted = sources::checks(self.fleet.values().flat_map(Member::named));
         view.target.observer.want_sources(wanted);
     }
 
-    /// Where our objects may be: where the inventory says, and, as somebody may have deleted that, where those are that are to go.
+    /// The locations in which our objects may be: those of the inventory, and, because somebody may have deleted it, those of the
+    /// objects of removed members.
     fn leftovers(&self, observer: &Observer) -> Inventory {
         let removed = self.fleet.values().map(|member| Inventory::of(member.removed()));
         removed.fold(self.executor.inventory(observer), |inventory, removed| inventory.union(&removed))
@@ -266,17 +268,17 @@ impl Ccms {
 }
 
 /// The version of Kubernetes that an earlier process has reported.
-fn version_before(observer: &Observer) -> Option<Minor> {
+fn reported_version(observer: &Observer) -> Option<Minor> {
     let mut live = observer.watches.seen(&Id::Ccms).into_iter().flat_map(Seen::objects);
     live.find_map(|live| live["status"]["cluster"]["kubernetes"].as_str()?.parse().ok())
 }
 
-/// Whether a watch is one that all depend on.
+/// Whether all members depend on a watch.
 fn is_common(id: &Id) -> bool {
     matches!(id, Id::Ccms | Id::Nodes | Id::Inventory)
 }
 
-/// The name of the `CloudControllerManager` that an object is of.
+/// The name of the `CloudControllerManager` that owns an object.
 fn owner(object: &Value) -> &str {
     object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default()
 }
@@ -289,7 +291,7 @@ mod tests {
     use crate::process::leadership::Leadership;
 
     impl Ccms {
-        /// Those of a process that neither leads nor writes.
+        /// The fleet of a process that neither leads nor writes.
         pub(super) fn of_a_standby() -> Self {
             let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
             Self::new(Authority { leadership, shutdown }, Executor::dry_run())

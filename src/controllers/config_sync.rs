@@ -12,17 +12,17 @@ use crate::{
     controllers::{
         Pass, now_in_seconds,
         status_writer::StatusWriter,
-        sync::{Desired, Source, Sync},
+        sync::{DesiredConfigMaps, Source, Sync},
         target::Target,
         trusted_ca::TrustedCa,
         view::View,
     },
     error::chain,
     process::leadership::Authority,
-    status::cluster_operator::{CLOUD_CONFIG, Controller, SyncResult, TRUSTED_CA},
+    status::cluster_operator::{CLOUD_CONFIG, SyncController, SyncResult, TRUSTED_CA},
 };
 
-/// How long a first good result waits for the other one, so that both become one write.
+/// The time for which the first good result waits for the other one, so that both become one write.
 const TOGETHER: Duration = Duration::from_secs(5);
 
 /// The field manager of both controllers' conditions.
@@ -60,8 +60,9 @@ impl ConfigSync {
         has_changed
     }
 
-    /// A pass of each controller: the certificates may be part of the configuration.
+    /// Runs a pass of each controller. The configuration comes first, because the certificates may be part of it.
     pub(super) async fn pass(&mut self, view: &mut View) -> [Pass; 2] {
+        view.refresh();
         let cloud_config = self.cloud_config.pass(view).await;
         view.refresh();
         let mut trusted_ca = self.trusted_ca.pass(view).await;
@@ -80,15 +81,15 @@ impl ConfigSync {
             self.first_result.get_or_insert_with(Instant::now);
         }
         let status = view.status();
-        // An error is reported at once, and so is its end.
-        let is_news = |(controller, result): &(&Controller, Option<&SyncResult>)| match result {
+        // A new error and the end of an error are reported at once.
+        let is_news = |(controller, result): &(&SyncController, Option<&SyncResult>)| match result {
             Some(result) => result.is_err() || status.problem_of(controller).is_some(),
             None => false,
         };
         let is_early = self.first_result.is_none_or(|first| first.elapsed() < TOGETHER)
             && results.iter().any(|(_, result)| result.is_none())
             && !results.iter().any(is_news);
-        if is_early || !view.target.observer.knows_status_object() {
+        if is_early || !view.target.observer.has_seen_status_object() {
             return Ok(());
         }
         self.writer.ready()?;
@@ -104,7 +105,7 @@ struct CloudConfig {
 }
 
 impl Source for CloudConfig {
-    fn desire(&mut self, view: &View) -> Desired {
+    fn desire(&mut self, view: &View) -> DesiredConfigMaps {
         let facts = view.facts()?;
         facts.platform.as_ref().map_err(|error| chain(error))?;
         view.catalog.check().map_err(|refused| refused.to_string())?;
@@ -125,7 +126,7 @@ impl Source for CloudConfig {
 }
 
 impl CloudConfig {
-    /// Logs the source of the configuration, its changes and its warnings, each state once. No values.
+    /// Logs the source of the configuration, its changes and its warnings, once for each state. Values are not logged.
     fn log(&mut self, synced: &Synced) {
         let from = synced.from.as_deref().unwrap_or("none: an empty one is completed");
         let mut lines = vec![format!("the cloud configuration is from {from}")];

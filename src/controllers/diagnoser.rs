@@ -1,7 +1,7 @@
 //! Finds out why nodes wait for their initialization (IO).
 //!
-//! It asks only while a node has waited for long, and less often while the answer stays the same. It runs beside the
-//! passes, because the API server asks a kubelet for a log, which may take long. It writes only Events.
+//! It reads the cluster only while a node has waited for long, and less often while the diagnosis stays the same. It runs beside the
+//! passes, because a read of a log may take long: the API server forwards it to a kubelet. It writes only Events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,11 @@ use tracing::warn;
 
 use crate::{
     api::placement::Distribution,
-    controllers::{background::Background, events::Events, observer::Observer},
+    controllers::{
+        background::Background,
+        events::Events,
+        observer::{InputKind, Observer},
+    },
     evidence,
     grace::NODE_GRACE,
     nodes::{
@@ -28,36 +32,36 @@ use crate::{
     },
 };
 
-/// The first and the longest pause between two diagnoses; each is twice the one before, as long as the answer stays the same.
+/// The first and the longest pause between two diagnoses. Each pause is twice the previous one, as long as the diagnosis stays the same.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
 
-/// The pause if the nodes that wait are others.
+/// The pause if other nodes wait than at the last diagnosis.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How often an Event is repeated while it is true: the API server forgets Events after an hour, and the next diagnosis may be
-/// ten minutes late.
+/// The period after which an Event that is still true is repeated. The API server forgets Events after an hour, and the next diagnosis
+/// may be ten minutes late.
 const EVENT_PERIOD: Duration = Duration::from_secs(2700);
 
-/// The most Events of one diagnosis; the other nodes have theirs at the next ones.
+/// The most Events of one diagnosis. Further nodes get theirs at the next ones.
 const MOST_EVENTS: usize = 100;
 
-/// Why nodes wait, as far as is known.
+/// The known reasons why nodes wait.
 pub(super) struct Diagnoser {
-    pub(super) diagnoses: Background<Answer>,
-    /// The cloud-controller-managers that the last answer was about, by their names; `None` before the first answer.
+    pub(super) diagnoses: Background<DiagnosisResult>,
+    /// The names of the cloud-controller-managers of the last diagnosis; `None` before the first one.
     answered: Option<BTreeSet<String>>,
-    /// Which cloud-controller-managers there are, by their names, and since when this process has known them.
+    /// The names of the installed cloud-controller-managers, and the time since which this process has known them.
     known: (BTreeSet<String>, Instant),
-    /// The nodes that wait, with the providers, comma-separated, whose cloud-controller-managers should initialize them.
+    /// The waiting nodes, each with the comma-separated providers whose cloud-controller-managers should initialize it.
     found: Vec<(String, Waiting)>,
-    /// What the last diagnosis was about, and when it began.
+    /// The cloud-controller-managers and the revision of the nodes of the last diagnosis, and the time of its start.
     asked: Option<(Vec<CcmIdentity>, u64, Instant)>,
     pause: Duration,
     sent: Sent,
 }
 
-/// The names of the cloud-controller-managers that were looked at, and what was found.
-type Answer = (BTreeSet<String>, Vec<Diagnosis>);
+/// The names of the diagnosed cloud-controller-managers, and the diagnoses.
+type DiagnosisResult = (BTreeSet<String>, Vec<Diagnosis>);
 
 impl Default for Diagnoser {
     fn default() -> Self {
@@ -74,14 +78,14 @@ impl Default for Diagnoser {
 }
 
 impl Diagnoser {
-    /// Whether it is known which nodes wait for this cloud-controller-manager: there was an answer, or no node has waited for long.
-    pub(super) fn knows(&self, identity: &CcmIdentity, node_counts: &NodeCounts) -> bool {
+    /// Whether the nodes that wait for this cloud-controller-manager are known: there was a diagnosis, or no node has waited for long.
+    pub(super) fn has_diagnosed(&self, identity: &CcmIdentity, node_counts: &NodeCounts) -> bool {
         let is_old = |since: &Timestamp| age(*since, Timestamp::now()) >= NODE_GRACE;
         let has_answered = self.answered.as_ref().is_some_and(|names| names.contains(&identity.name));
         has_answered || !node_counts.waiting.first().is_some_and(is_old)
     }
 
-    /// Asks, if that is due. Returns when it is to be called again, even without a change.
+    /// Starts a diagnosis if it is due. Returns the time of the next call, even without a change.
     pub(super) fn pass(
         &mut self,
         (client, events): (&Client, &Events),
@@ -100,10 +104,10 @@ impl Diagnoser {
             self.sent.clear();
         }
         if let Some((of, mut diagnoses)) = self.diagnoses.answer.take() {
-            // Much may have happened since it was asked.
+            // Nodes may have been initialized since the diagnosis began.
             let waiting = still_waiting(observer);
             diagnoses.retain(|one| waiting.contains(&one.uid));
-            self.take(&diagnoses, events);
+            self.update(&diagnoses, events);
             self.answered = Some(of);
         }
         let Some(first) = node_counts.waiting.first().filter(|_| !identities.is_empty()) else {
@@ -111,13 +115,13 @@ impl Diagnoser {
             return None;
         };
         let (now, clock) = (Instant::now(), Timestamp::now());
-        // Not before the cloud-controller-manager has had as much time: the nodes may be older.
+        // A new cloud-controller-manager gets the whole grace period, even if the nodes are older.
         let earliest = self.known.1 + NODE_GRACE;
         let due = match &self.asked {
             None => (now + NODE_GRACE.saturating_sub(age(*first, clock))).max(earliest),
             Some((before, revision, asked)) => {
                 let is_other = before != identities || *revision != node_counts.revision;
-                // Nodes that have crossed the limit since, or are about to, are news, too.
+                // Nodes that have crossed the limit since then, or are about to, also need a diagnosis.
                 let crossing = |since: &Timestamp| {
                     (now + NODE_GRACE).checked_sub(age(*since, clock)).filter(|crossing| crossing > asked)
                 };
@@ -137,26 +141,26 @@ impl Diagnoser {
         None
     }
 
-    /// The nodes that wait for the cloud-controller-managers of a provider, those that wait longest first.
+    /// The nodes that wait for the cloud-controller-managers of a provider, longest wait first.
     pub(super) fn waiting<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = &'a Waiting> {
         let is_of = move |providers: &str| providers.is_empty() || providers.split(',').any(|one| one == provider);
         self.found.iter().filter(move |(providers, _)| is_of(providers)).map(|(_, waiting)| waiting)
     }
 
-    /// How many nodes wait for each reason there is, by its id.
+    /// The number of waiting nodes by the id of their reason.
     pub(super) fn reasons(&self) -> Vec<(&'static str, usize)> {
         let all: Vec<_> = self.found.iter().map(|(_, one)| one.clone()).collect();
         let counts: BTreeMap<_, _> = by_reason(&all).into_iter().collect();
         Reason::ALL.iter().map(|reason| (reason.id(), counts.get(reason).copied().unwrap_or_default())).collect()
     }
 
-    /// Since when the first of the nodes waits that are known to wait.
+    /// The time since which the first of the waiting nodes has waited.
     pub(super) fn since(&self) -> Option<Timestamp> {
         self.found.iter().filter_map(|(_, one)| one.since.parse().ok()).min()
     }
 
-    /// Notes a diagnosis, and records Events on the nodes.
-    fn take(&mut self, diagnoses: &[Diagnosis], events: &Events) {
+    /// Stores the diagnoses, and records Events on the nodes.
+    fn update(&mut self, diagnoses: &[Diagnosis], events: &Events) {
         let providers: BTreeMap<_, _> = diagnoses.iter().map(|one| (one.uid.as_str(), one.provider.as_str())).collect();
         let old_enough = |one: &Waiting| {
             let since: Option<Timestamp> = one.since.parse().ok();
@@ -211,10 +215,10 @@ fn age(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// The Events that were sent, by the node's unique id.
+/// The Events that were sent, by the uid of the node.
 type Sent = BTreeMap<String, (Reason, String, Instant)>;
 
-/// The nodes whose Events are due, those with the oldest Events first.
+/// The nodes whose Events are due. New nodes come first, then the nodes with the oldest Events.
 fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: Instant) -> Vec<Waiting> {
     let is_due = |one: &&Waiting| {
         sent.get(&one.uid).is_none_or(|(reason, cause, at)| {
@@ -226,36 +230,36 @@ fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: In
     due
 }
 
-/// What is to be seen of these cloud-controller-managers, with these nodes.
+/// Reads the evidence about these cloud-controller-managers and nodes.
 async fn observe(client: &Client, nodes: Vec<Node>, identities: &[CcmIdentity]) -> Evidence {
     let mut evidence = Evidence { now: Timestamp::now(), nodes, ..Evidence::default() };
     evidence::add_ccms(client, (identities, None), true, &mut evidence).await;
     evidence
 }
 
-/// The nodes in figures.
+/// The counts of the nodes.
 #[derive(Debug, Default)]
 pub(super) struct NodeCounts {
-    /// How many there are.
+    /// The number of all nodes.
     pub(super) total: usize,
-    /// How many have the taint of uninitialized nodes.
+    /// The number of nodes with the taint of uninitialized nodes.
     pub(super) uninitialized: usize,
-    /// Since when those wait that have the taint, of the first of them.
+    /// The creation time of the oldest node with the taint.
     pub(super) tainted: Option<Timestamp>,
-    /// Since when those may wait that no cloud-controller-manager has initialized, the first of them first.
+    /// The creation times of the nodes that no cloud-controller-manager has initialized, oldest first.
     pub(super) waiting: Vec<Timestamp>,
-    /// The providerIDs of those that are not ready.
+    /// The providerIDs of the nodes that are not ready.
     pub(super) unready: Vec<String>,
-    /// The version of the kubelet of each node of the control plane, and the distribution that it shows.
+    /// The version of the kubelet and the distribution of each node of the control plane.
     pub(super) control_plane: Vec<(String, Option<Distribution>)>,
-    /// Grows with each count.
+    /// A number that grows with each count.
     pub(super) revision: u64,
 }
 
 impl NodeCounts {
-    /// Counts again, if a node has changed.
+    /// Counts the nodes again if one has changed.
     pub(super) fn update(&mut self, observer: &mut Observer) {
-        if !std::mem::take(&mut observer.nodes_changed) {
+        if !observer.take_change(InputKind::Nodes) {
             return;
         }
         *self = Self { revision: self.revision + 1, ..Self::default() };
@@ -293,12 +297,14 @@ mod tests {
             waiting: vec![Timestamp::from_second(now.as_second() - seconds).unwrap()],
             ..NodeCounts::default()
         };
-        assert!(diagnoser.knows(&identity, &NodeCounts::default()) && diagnoser.knows(&identity, &since(5)));
-        assert!(!diagnoser.knows(&identity, &since(500)));
+        assert!(
+            diagnoser.has_diagnosed(&identity, &NodeCounts::default()) && diagnoser.has_diagnosed(&identity, &since(5))
+        );
+        assert!(!diagnoser.has_diagnosed(&identity, &since(500)));
         diagnoser.answered = Some(BTreeSet::from(["other".into()]));
-        assert!(!diagnoser.knows(&identity, &since(500)));
+        assert!(!diagnoser.has_diagnosed(&identity, &since(500)));
         diagnoser.answered = Some(BTreeSet::from(["cluster".into()]));
-        assert!(diagnoser.knows(&identity, &since(500)));
+        assert!(diagnoser.has_diagnosed(&identity, &since(500)));
     }
 
     #[test]

@@ -32,16 +32,16 @@ use crate::{
 
 const REPORTER: &str = "ccm-operator";
 
-/// How many Events may wait to be written; more are lost.
+/// The number of Events that may wait to be written. Further ones are lost.
 const WAITING: usize = 128;
 
 /// The shortest time between two writes of one Event.
 const COUNT_PERIOD: Duration = Duration::from_secs(10);
 
-/// How long after its last repetition an Event is repeated; later a new one is created.
+/// The time since the last repetition of an Event after which a new Event is created.
 const SERIES_PERIOD: Duration = Duration::from_secs(360);
 
-/// The same of Events about nodes, which are repeated each hour.
+/// The same time for Events about nodes, which are repeated each hour.
 const NODE_SERIES_PERIOD: Duration = Duration::from_secs(7200);
 
 /// The longest message; the API server accepts 1024 bytes.
@@ -50,29 +50,29 @@ const LONGEST_MESSAGE: usize = 1000;
 /// Records changes; clones share the recorder.
 #[derive(Clone, Debug)]
 pub(super) struct Events {
-    recorder: mpsc::Sender<Report>,
+    recorder: mpsc::Sender<QueuedEvent>,
     pub(super) metrics: Metrics,
 }
 
 #[derive(Debug)]
-struct Report {
-    /// Without what only its creation decides.
+struct QueuedEvent {
+    /// The Event without the fields that are set at its creation.
     event: Event,
     period: Duration,
 }
 
 struct Series {
-    /// As it was created, with its last repetition.
+    /// The Event as it was created, with its last repetition.
     event: Event,
     period: Duration,
     is_written: bool,
     written: Instant,
-    /// When it was last repeated.
+    /// The time of the last repetition.
     last: Instant,
 }
 
-/// What the repetitions of an Event have in common: kind, namespace, name and uid of the object, and the reason. A node that is created
-/// again under its name is another one.
+/// The common part of the repetitions of an Event: kind, namespace, name and uid of the object, and the reason. A recreated node has
+/// another uid.
 type SeriesKey = [Option<String>; 5];
 
 fn series_key(event: &Event) -> SeriesKey {
@@ -91,7 +91,7 @@ fn cluster_scoped(kind: &Kind, name: &str, uid: Option<&str>) -> ObjectReference
 }
 
 impl Events {
-    /// Starts the recorder; it ends with the last clone.
+    /// Starts the recorder, which ends with the last clone.
     pub(super) fn start(client: Client, metrics: Metrics) -> Self {
         let (recorder, receiver) = mpsc::channel(WAITING);
         tokio::spawn(record(client, receiver));
@@ -103,12 +103,12 @@ impl Events {
         self.send(cluster_scoped(&KIND, NAME, None), reason, true, message, SERIES_PERIOD);
     }
 
-    /// Records something about a node, given by its name and uid. Returns whether the Event will be written, unless that fails.
+    /// Records an Event about a node with this name and uid. Returns whether the Event is queued.
     pub(super) fn of_node(&self, (name, uid): (&str, &str), reason: &str, is_warning: bool, message: String) -> bool {
         self.send(cluster_scoped(&NODE, name, Some(uid)), reason, is_warning, message, NODE_SERIES_PERIOD)
     }
 
-    /// Records a change of an object, given as it is now or was last seen. Failures are logged where they are retried.
+    /// Records a change of an object in its current or last seen state. Failures are logged where they are retried.
     pub(super) fn record(&self, change: &Change, object: &Value) {
         match change.action {
             Action::Refuse => {}
@@ -133,7 +133,7 @@ impl Events {
         self.send(object, &capitalized(done), change.action == Action::Refuse, message, SERIES_PERIOD);
     }
 
-    /// Returns whether there was room in the queue; without it the report is lost.
+    /// Returns whether there was room in the queue. Otherwise the Event is lost.
     fn send(
         &self,
         involved_object: ObjectReference,
@@ -153,11 +153,11 @@ impl Events {
             reporting_component: Some(REPORTER.to_owned()),
             ..Event::default()
         };
-        self.recorder.try_send(Report { event, period }).is_ok()
+        self.recorder.try_send(QueuedEvent { event, period }).is_ok()
     }
 }
 
-async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
+async fn record(client: Client, mut receiver: mpsc::Receiver<QueuedEvent>) {
     let mut series: HashMap<SeriesKey, Series> = HashMap::new();
     loop {
         let due = series.values().filter(|one| !one.is_written).map(|one| one.written + COUNT_PERIOD).min();
@@ -169,7 +169,7 @@ async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
         };
         let now = Instant::now();
         series.retain(|_, one| !one.is_written || now.duration_since(one.last) < one.period);
-        if let Some(Report { event, period }) = report {
+        if let Some(QueuedEvent { event, period }) = report {
             let key = series_key(&event);
             if let Some(one) = series.get_mut(&key) {
                 one.event.count = one.event.count.map(|count| count + 1);
@@ -198,8 +198,8 @@ async fn create(client: &Client, event: Event) -> Option<Event> {
     write(&name, api.create(&PostParams::default(), &event)).await.is_ok().then_some(event)
 }
 
-/// Writes the last repetition, as an Event of its own if the API server has forgotten the one before: by default it does after an
-/// hour.
+/// Writes the last repetition. If the API server has forgotten the previous Event, which it does after an hour by default, a new one is
+/// created.
 async fn repeat(client: &Client, event: &mut Event) {
     let Event { metadata: ObjectMeta { name, namespace, .. }, count, message, last_timestamp, .. } = &*event;
     let (name, namespace) = (name.as_deref().unwrap_or_default(), namespace.as_deref().unwrap_or_default());
@@ -228,7 +228,7 @@ fn capitalized(word: &str) -> String {
     first.chain(rest).collect()
 }
 
-/// A unique name. Names of RBAC objects may contain characters that those of Events may not.
+/// A unique name. The names of RBAC objects may contain characters that names of Events may not.
 fn name(object: &str, now: Timestamp) -> String {
     let plain: String =
         object.chars().map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }).take(200).collect();
@@ -261,14 +261,14 @@ mod tests {
         (Client::new(router, "own"), created)
     }
 
-    fn report(uid: &str) -> Report {
+    fn report(uid: &str) -> QueuedEvent {
         let event = Event {
             involved_object: cluster_scoped(&NODE, "a", Some(uid)),
             reason: Some("CrashLoop".into()),
             message: Some("why".into()),
             ..Event::default()
         };
-        Report { event, period: NODE_SERIES_PERIOD }
+        QueuedEvent { event, period: NODE_SERIES_PERIOD }
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Brings about what is wanted (IO), or logs it in a dry run. No other module distinguishes the two.
+//! Makes a cluster as planned (IO), or logs in a dry run what that would change.
 
 use std::{
     collections::BTreeMap,
@@ -21,30 +21,32 @@ use crate::{
     cluster::read,
     controllers::{
         applier::Applier,
-        apply_plan::{ApplyPlan, Wanted},
+        apply_plan::{ApplyPlan, DesiredObjects},
         backoff::Backoff,
         events::Events,
         failures::Stopped,
+        log_line::LogLine,
         observer::Observer,
         target::Target,
     },
     error::chain,
+    nodes::identity::CcmIdentity,
     object::{Key, Kind, Object},
 };
 
-/// Brings a cluster to what is wanted, or logs what that would take.
+/// Applies the plan of a fleet, or logs in a dry run what that would change.
 pub(super) struct Executor(Mode);
 
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 enum Mode {
-    /// Writes, and lets others report.
+    /// Objects and statuses are written.
     Write(ApplyPlan),
-    /// Writes and reports nothing.
+    /// Nothing is written.
     DryRun(DryRun),
 }
 
 impl Executor {
-    /// One that writes; its inventory is in this namespace.
+    /// An executor that writes. Its inventory is in this namespace.
     pub(super) fn writing(own_namespace: &str, events: Events) -> Self {
         Self(Mode::Write(ApplyPlan::new(own_namespace, events)))
     }
@@ -53,17 +55,17 @@ impl Executor {
         Self(Mode::DryRun(DryRun::default()))
     }
 
-    /// Whether it writes, so that what comes of it can be reported.
-    pub(super) fn writes(&self) -> bool {
-        self.applier().is_some()
+    /// Whether the process writes nothing, and logs what it would do.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.writer().is_none()
     }
 
-    /// What it writes with, if it does.
+    /// The applier; `None` in a dry run.
     pub(super) fn applier(&self) -> Option<&Applier> {
         self.writer().map(|writer| &writer.applier)
     }
 
-    /// The same, for a write that does not wait for the rest of what is wanted.
+    /// The applier, for a write beside the rest of the plan; `None` in a dry run.
     pub(super) fn applier_mut(&mut self) -> Option<&mut Applier> {
         match &mut self.0 {
             Mode::Write(writer) => Some(&mut writer.applier),
@@ -78,20 +80,20 @@ impl Executor {
         }
     }
 
-    /// Brings the cluster to what is wanted; writes at most this many objects. `budget` returns how long the next write may take.
+    /// Makes the cluster as planned, with at most this many writes. `budget` returns the longest time of the next write.
     pub(super) async fn act(
         &mut self,
         target: &mut Target,
-        wanted: Wanted<'_>,
-        room: usize,
+        desired: DesiredObjects<'_>,
+        most_writes: usize,
         budget: impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
         match &mut self.0 {
             Mode::Write(writer) => {
-                writer.applier.make_room(room);
-                writer.act(target, wanted, budget).await
+                writer.applier.limit_writes(most_writes);
+                writer.act(target, desired, budget).await
             }
-            Mode::DryRun(dry_run) => dry_run.act(target, wanted).await,
+            Mode::DryRun(dry_run) => dry_run.act(target, desired).await,
         }
     }
 
@@ -110,42 +112,69 @@ impl Executor {
         self.applier().map_or(0, |applier| applier.contested.len())
     }
 
-    pub(super) fn skips(&self, key: &Key) -> bool {
-        self.applier().is_some_and(|applier| applier.skips(key))
+    pub(super) fn is_skipped(&self, key: &Key) -> bool {
+        self.applier().is_some_and(|applier| applier.is_skipped(key))
     }
 
-    /// That these objects are as planned after a pass that has `acted`, else what has failed: an error of one of those that `counts`,
-    /// or that the API server has changed one of them so that it does not do what is planned. A dry run ends with its first error,
-    /// whatever that is of.
-    pub(super) fn settled(
+    /// The proof that all objects are as planned after a pass with this result, or the error of the pass.
+    pub(super) fn settled(&self, acted: Result<(), Stopped>) -> Result<Settled, Stopped> {
+        acted?;
+        self.settled_unless_overruled(|_| true)
+    }
+
+    /// The proof that a member's own objects are as planned after a pass with this result, or the error of one of them. Only the failures
+    /// of objects for which `counts` holds are errors.
+    pub(super) fn settled_member(
         &self,
         acted: &Result<(), Stopped>,
-        is_of: impl Fn(&Key) -> bool,
+        is_own: impl Fn(&Key) -> bool,
         counts: impl Fn(&Key) -> bool,
     ) -> Result<Settled, Stopped> {
-        let Some(writer) = self.writer() else { return acted.clone().map(|()| Settled::after_pass()) };
-        if let Some(stopped) = writer.applier.failures.of(|key| is_of(key) && counts(key)) {
-            return Err(stopped.clone());
+        match self.applier() {
+            Some(applier) => applier.failures.of(|key| is_own(key) && counts(key)).cloned().map_or(Ok(()), Err)?,
+            // A dry run ends with its first error, whichever object has it.
+            None => acted.clone()?,
         }
-        match writer.overruled(is_of) {
+        self.settled_unless_overruled(is_own)
+    }
+
+    /// Fails if the API server has changed one of these objects so that it does not do what is planned.
+    fn settled_unless_overruled(&self, is_own: impl Fn(&Key) -> bool) -> Result<Settled, Stopped> {
+        match self.writer().and_then(|writer| writer.overruled(is_own)) {
             Some(error) => Err(Stopped { is_reported: true, ..error.into() }),
             None => Ok(Settled::after_pass()),
         }
     }
 
-    /// Which of these objects are left alone or kept, for people; empty if there are none.
+    /// Logs a line about the outcome of a pass, unless it is the last one that was logged.
+    pub(super) fn log(&self, last: &mut String, line: LogLine) {
+        line.write(self.is_dry_run(), last);
+    }
+
+    /// The name of the controller in the metric of successful passes, if this pass `is_well`. A dry run never counts.
+    pub(super) fn success(&self, is_well: bool) -> Option<&'static str> {
+        (is_well && !self.is_dry_run()).then_some("operator")
+    }
+
+    /// Finds out why nodes wait for these cloud-controller-managers, and records it in Events. Returns the time of the next call, even
+    /// without a change. A dry run does nothing.
+    pub(super) fn diagnose(&self, target: &mut Target, identities: &[CcmIdentity]) -> Option<Instant> {
+        if self.is_dry_run() { None } else { target.diagnose(identities) }
+    }
+
+    /// The remarks about these objects that are left alone or kept, for people; empty if there are none.
     pub(super) fn remarks(&self, counts: impl Fn(&Key) -> bool) -> String {
         self.writer().map(|writer| writer.remarks(counts)).unwrap_or_default()
     }
 
-    /// The objects that are no longer planned and stay.
+    /// The objects that are no longer planned and are kept.
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
         self.writer().into_iter().flat_map(ApplyPlan::kept)
     }
 }
 
-/// Logs what the operator would do. It sends a dry run for an object only when the object or the plan has changed, so an idle process
-/// sends no requests.
+/// Logs what the operator would do. An object is sent as a dry run only if the object or its plan has changed, so an idle process sends
+/// no requests.
 #[derive(Default)]
 struct DryRun {
     /// The plan and the live state of each object at its last dry run.
@@ -155,9 +184,9 @@ struct DryRun {
 }
 
 impl DryRun {
-    async fn act(&mut self, target: &Target, wanted: Wanted<'_>) -> Result<(), Stopped> {
+    async fn act(&mut self, target: &Target, desired: DesiredObjects<'_>) -> Result<(), Stopped> {
         let Target { client, observer, .. } = target;
-        let Wanted { objects, may_prune, adopts, .. } = wanted;
+        let DesiredObjects { objects, may_prune, adopts, .. } = desired;
         self.backoff.ready(Instant::now())?;
         for object in objects {
             let live = observer.live(object);
@@ -175,7 +204,7 @@ impl DryRun {
                 }
             }
         }
-        if !observer.awaits_leftovers() {
+        if !observer.is_awaiting_leftovers() {
             for (_, live, decision) in
                 observer.prune_decisions(objects).into_iter().filter(|(_, live, _)| may_prune(live))
             {
@@ -194,7 +223,7 @@ impl DryRun {
             return;
         }
         match diff.change.action {
-            // Logged only after something else.
+            // Logged only after another line about the object.
             Action::Unchanged if !self.logged.contains_key(key) => {}
             Action::Refuse => warn!("dry run: {line}"),
             _ => info!("dry run: {line}"),
@@ -203,7 +232,7 @@ impl DryRun {
     }
 }
 
-/// The change that the operator would make. An object without our label is seen by no watch, so it is read.
+/// The change that the operator would make. An object that no watch shows is read, because it may lack our label.
 async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), adopts: bool) -> Result<Diff, Error> {
     let read = match live {
         None if adopts => read::live(client, object).await?,

@@ -7,7 +7,7 @@ use crate::{object::Key, provider::Origin};
 pub(super) struct Stopped {
     /// The error, with its causes.
     pub error: String,
-    /// Whether the error is to be reported: it has lasted long enough, and its retry is not pending.
+    /// Whether the error is reported, because it has lasted long enough and its retry is not pending.
     pub is_reported: bool,
     /// Whether the same request can never succeed.
     pub is_terminal: bool,
@@ -16,7 +16,8 @@ pub(super) struct Stopped {
 }
 
 impl Stopped {
-    /// The error, and where a permission is missing what gives those that an external provider needs.
+    /// The error. If a permission is missing for an external provider, the text also names the command that prints the needed
+    /// permissions.
     pub(super) fn advised(&self, external: Option<&Origin>) -> String {
         match external.filter(|_| self.is_denied) {
             None => self.error.clone(),
@@ -36,7 +37,7 @@ impl From<String> for Stopped {
 
 struct Failure {
     object: Key,
-    /// Whether it is the API server's, and not the object's.
+    /// Whether the API server as a whole has failed, and not the object.
     is_servers: bool,
     stopped: Stopped,
 }
@@ -45,7 +46,7 @@ struct Failure {
 pub(super) struct Failures(Vec<Failure>);
 
 impl Failures {
-    /// Adds the failure of an object; `is_servers` if it is the API server's.
+    /// Adds the failure of an object; `is_servers` if the API server as a whole has failed.
     pub(super) fn add(&mut self, object: Key, is_servers: bool, stopped: Stopped) {
         self.0.push(Failure { object, is_servers, stopped });
     }
@@ -66,7 +67,7 @@ impl Failures {
         self.0.iter().any(|failure| failure.is_servers)
     }
 
-    /// The failure that matters most to these objects: a reported one before others, then a terminal one, then the first.
+    /// The most important failure for these objects: a reported one before others, then a terminal one, then the first one.
     pub(super) fn of(&self, counts: impl Fn(&Key) -> bool) -> Option<&Stopped> {
         let failures = self.0.iter().rev().filter(|failure| failure.is_servers || counts(&failure.object));
         let worst = failures.max_by_key(|failure| (failure.stopped.is_reported, failure.stopped.is_terminal))?;

@@ -28,8 +28,8 @@ pub(crate) struct Labeled<M, const N: usize> {
 }
 
 impl<M: Clone, const N: usize> Labeled<M, N> {
-    /// The metric with these values of its labels. They are words of this program, kinds, verbs and codes, never names of objects, so
-    /// that their number is bounded.
+    /// The metric with these values of its labels. The values are words of this program, kinds, verbs and codes, never names of objects,
+    /// so that their number is bounded.
     pub(crate) fn of(&self, values: [&str; N]) -> M {
         self.metrics.get_or_create_owned(&self.label_set(values))
     }
@@ -125,7 +125,7 @@ metrics! {
 }
 
 impl Metrics {
-    /// Counts a request; the code is zero if there was no answer.
+    /// Counts a request. The code is zero if there was no response.
     pub fn requested(&self, verb: &str, code: u16, took: Duration) {
         self.requests.of([verb, &code.to_string()]).inc();
         self.request_duration.of([verb]).observe(took.as_secs_f64());
@@ -136,8 +136,8 @@ impl Metrics {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = heard;
     }
 
-    /// When the watches of each kind last delivered something, in seconds since 1970. Of several of a kind the one that has
-    /// been silent for longest counts.
+    /// The time of the last event of the watches of each kind, in seconds since 1970. Of several watches of a kind, the one that has been
+    /// silent for longest counts.
     pub fn last_heard(&self) -> BTreeMap<&'static str, i64> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let mut oldest = BTreeMap::new();

@@ -14,7 +14,7 @@ use crate::{
         inventory::{self, Inventory, Location, PruneDecision},
         ownership::FIELD_MANAGER,
     },
-    cluster::{seen::Seen, watch::Target, watches::Watches},
+    cluster::{seen::Seen, watch::Collection, watches::Watches},
     facts::{Document, Documents},
     grace::TRANSIENT_ERROR_GRACE,
     object::{
@@ -49,27 +49,46 @@ pub(super) enum Id {
     Deletions,
 }
 
-#[allow(clippy::struct_excessive_bools, reason = "each says of one input whether it has changed")]
+/// The watched inputs of the controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum InputKind {
+    /// The documents of facts.
+    Documents,
+    /// The ConfigMaps and Secrets that are read or that pods refer to.
+    NamedObjects,
+    /// The `CloudControllerManager`s.
+    Ccms,
+    /// The fields of the nodes that are kept.
+    Nodes,
+}
+
+impl Id {
+    /// The input that the watched objects belong to.
+    fn input(&self) -> Option<InputKind> {
+        match self {
+            Self::Document(_) => Some(InputKind::Documents),
+            Self::Named(_) => Some(InputKind::NamedObjects),
+            Self::Ccms => Some(InputKind::Ccms),
+            Self::Nodes => Some(InputKind::Nodes),
+            Self::Status | Self::Inventory | Self::Ours(_) | Self::Deletions => None,
+        }
+    }
+}
+
 pub(super) struct Observer {
-    /// Marks our objects.
+    /// The value of the label that marks our objects.
     pub(super) set_id: String,
     pub(super) watches: Watches<Id>,
     pub(super) cluster_type: ClusterType,
-    /// Whether the process is told that the cluster is no OpenShift.
-    is_told: bool,
-    /// At first only the one that decides whether others are watched.
+    /// Whether the command line says that the cluster is not OpenShift.
+    is_kubernetes_given: bool,
+    /// The watched documents; at first only the Infrastructure, which decides whether the others are watched.
     pub(super) documents: Vec<&'static Document>,
-    /// Where nothing is planned any more and objects may have to be pruned.
+    /// The locations in which nothing is planned any more and objects may have to be pruned.
     leftovers: BTreeSet<Location>,
-    /// Whether a document may have changed since the last update.
-    documents_changed: bool,
-    /// Whether a named object may have changed since the digests were last computed.
-    pub(super) named_changed: bool,
-    /// Whether a `CloudControllerManager` may have changed since this was last unset.
-    pub(super) ccms_changed: bool,
-    /// Whether something that is kept of a node has changed since this was last unset.
-    pub(super) nodes_changed: bool,
-    /// The objects that `CloudControllerManager`s name: only what is read of each is kept.
+    /// The inputs that may have changed since they were last read.
+    changed_inputs: BTreeSet<InputKind>,
+    /// The checks of each object that a `CloudControllerManager` names. Only the fields that they read are kept.
     checks: BTreeMap<Reference, Checks>,
 }
 
@@ -79,13 +98,10 @@ impl Observer {
             set_id,
             watches: Watches::new(client),
             cluster_type: ClusterType::Unknown,
-            is_told: false,
+            is_kubernetes_given: false,
             documents: Vec::new(),
             leftovers: BTreeSet::new(),
-            documents_changed: true,
-            named_changed: false,
-            ccms_changed: false,
-            nodes_changed: false,
+            changed_inputs: BTreeSet::from([InputKind::Documents]),
             checks: BTreeMap::new(),
         }
     }
@@ -98,31 +114,37 @@ impl Observer {
         let is_wanted = |plural: &str| documents.iter().any(|document| document.kind.plural == plural);
         self.watches.keep(|id| !matches!(id, Id::Document(plural) if !is_wanted(plural)));
         for document in &documents {
-            self.watches.start(Id::Document(document.kind.plural), || Target::named(&document.kind, "", document.name));
+            self.watches
+                .start(Id::Document(document.kind.plural), || Collection::named(&document.kind, "", document.name));
         }
         self.documents = documents;
     }
 
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
-        self.watches.start(Id::Inventory, || Target::named(&CONFIG_MAP, own_namespace, inventory::NAME));
+        self.watches.start(Id::Inventory, || Collection::named(&CONFIG_MAP, own_namespace, inventory::NAME));
     }
 
-    /// Waits for events, and takes all that have arrived. Of a Secret only a digest is kept.
+    /// Notes that an input may have changed.
+    pub(super) fn mark_changed(&mut self, input: InputKind) {
+        self.changed_inputs.insert(input);
+    }
+
+    /// Returns whether an input may have changed since the last call, and counts the change as read.
+    pub(super) fn take_change(&mut self, input: InputKind) -> bool {
+        self.changed_inputs.remove(&input)
+    }
+
+    /// Waits for events, and handles all that have arrived. Only a digest of a Secret is kept.
     pub(super) async fn changed(&mut self) {
         let is_known = matches!(self.cluster_type, ClusterType::OpenShift | ClusterType::Kubernetes);
-        let Self { documents_changed, named_changed, ccms_changed, nodes_changed, checks, .. } = self;
-        let is_question = |id: &Id| !is_known && cluster_type::is_question(id);
+        let Self { changed_inputs, checks, .. } = self;
+        let is_optional = |id: &Id| !is_known && cluster_type::is_of_one_cluster_type(id);
         let strip = |id: &Id, object: &mut DynamicObject| keep::only_what_is_read(id, object, checks);
-        let changed = |id: &Id| {
-            *documents_changed |= matches!(id, Id::Document(_));
-            *named_changed |= matches!(id, Id::Named(_));
-            *ccms_changed |= matches!(id, Id::Ccms);
-            *nodes_changed |= matches!(id, Id::Nodes);
-        };
-        self.watches.changed(strip, is_question, changed).await;
+        let changed = |id: &Id| changed_inputs.extend(id.input());
+        self.watches.changed(strip, is_optional, changed).await;
     }
 
-    /// The watches that have to deliver before anything is applied; of named objects only these count.
+    /// The watches that have to deliver before anything is applied. Only these named objects count.
     pub(super) fn pending(&self, named: &BTreeSet<Reference>) -> Vec<String> {
         self.watches.pending(|id| is_relevant(id, named) && !self.is_leftover(id))
     }
@@ -131,44 +153,42 @@ impl Observer {
         matches!(id, Id::Ours(location) if self.leftovers.contains(location))
     }
 
-    /// The same, of the inputs alone: the documents, the status object and these named objects.
+    /// The watches of inputs that have not delivered yet: the documents, the status object and these named objects.
     pub(super) fn pending_inputs(&self, named: &BTreeSet<Reference>) -> Vec<String> {
         self.watches.pending(|id| is_input(id, named))
     }
 
-    /// The errors of watches that have failed for this long; of named objects only these count. Where only leftovers may be, all
-    /// that is planned is well without.
+    /// The errors of watches that have failed for this long. A location that may only have leftovers does not count.
     pub(super) fn lasting_problem(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         self.watches.lasting_problem(period, |id| is_relevant(id, named) && !self.is_leftover(id))
     }
 
-    /// The same, of the inputs alone.
+    /// The errors of watches of inputs that have failed for this long.
     pub(super) fn lasting_problem_of_inputs(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         self.watches.lasting_problem(period, |id| is_input(id, named))
     }
 
     /// Whether every document and the status object have been seen.
-    pub(super) fn knows_documents(&self) -> bool {
+    pub(super) fn has_documents(&self) -> bool {
         self.watches.iter().all(|(id, seen)| !matches!(id, Id::Document(_) | Id::Status) || seen.is_synced())
     }
 
     /// Whether the status object has been seen, or seen to be absent.
-    pub(super) fn knows_status_object(&self) -> bool {
+    pub(super) fn has_seen_status_object(&self) -> bool {
         self.watches.seen(&Id::Status).is_some_and(Seen::is_synced)
     }
 
-    /// The documents that were seen, while others were not.
+    /// The documents that have been seen so far.
     pub(super) fn documents_so_far(&self) -> Documents {
         let mut documents = Documents::default();
-        // What cannot be read is reported when all were seen.
+        // A document that cannot be read is reported once all have been seen.
         let _ = self.read(&mut documents);
         documents
     }
 
-    /// Updates the documents, if one may have changed since the last call; the error is that of a document that cannot be
-    /// read.
+    /// Updates the documents if one may have changed. The error is the one of the first document that cannot be read.
     pub(super) fn update(&mut self, documents: &mut Documents) -> Option<Result<(), String>> {
-        std::mem::take(&mut self.documents_changed).then(|| self.read(documents))
+        self.take_change(InputKind::Documents).then(|| self.read(documents))
     }
 
     fn read(&self, documents: &mut Documents) -> Result<(), String> {
@@ -188,9 +208,9 @@ impl Observer {
         self.watches.keep(|id| is_relevant(id, named));
         for reference in named {
             let Reference { kind, namespace, name } = reference;
-            self.watches.start(Id::Named(reference.clone()), || Target::named(kind, namespace, name));
+            self.watches.start(Id::Named(reference.clone()), || Collection::named(kind, namespace, name));
         }
-        self.named_changed = true;
+        self.mark_changed(InputKind::NamedObjects);
     }
 
     /// Watches the objects that `CloudControllerManager`s name, and no others.
@@ -198,14 +218,14 @@ impl Observer {
         if self.checks == wanted {
             return;
         }
-        // What is kept of an object depends on its checks.
+        // The kept fields of an object depend on its checks.
         let (before, now) = (std::mem::take(&mut self.checks), &wanted);
         self.watches.keep(|id| !matches!(id, Id::Named(named) if before.get(named) != now.get(named)));
         self.want(&wanted.keys().cloned().collect());
         self.checks = wanted;
     }
 
-    /// What is seen of an object that a `CloudControllerManager` names; `None` while that is not known.
+    /// The state of an object that a `CloudControllerManager` names; `None` while it has not been seen.
     pub(super) fn found(&self, reference: &Reference) -> Option<Found> {
         let seen = self.watches.seen(&Id::Named(reference.clone()))?;
         if !seen.is_synced() {
@@ -226,10 +246,10 @@ impl Observer {
         self.watches.get(&Id::Named(reference.clone()), &reference.name)
     }
 
-    /// Takes the result of a write of a named object.
+    /// Stores the response to a write of a named object.
     pub(super) fn put_named(&mut self, reference: &Reference, live: Value) {
         self.watches.put(&Id::Named(reference.clone()), &reference.name, live);
-        self.named_changed = true;
+        self.mark_changed(InputKind::NamedObjects);
     }
 
     /// The digests of the named objects that exist.
@@ -245,8 +265,8 @@ impl Observer {
         named.iter().filter_map(|reference| Some((reference.clone(), digest(reference)?))).collect()
     }
 
-    /// Watches our objects where they are planned and where the inventory lists them.
-    pub(super) fn follow(&mut self, planned: &Inventory, inventory: &Inventory) {
+    /// Watches our objects in the locations in which they are planned and in those that the inventory lists.
+    pub(super) fn watch_objects(&mut self, planned: &Inventory, inventory: &Inventory) {
         let wanted = planned.union(inventory);
         self.leftovers = inventory.locations().filter(|location| !planned.contains(location)).cloned().collect();
         self.watches.keep(|id: &Id| !matches!(id, Id::Ours(location) if !wanted.contains(location)));
@@ -273,8 +293,8 @@ impl Observer {
         self.leftovers.iter().filter_map(|location| Some((location, self.watches.seen(&Id::Ours(location.clone()))?)))
     }
 
-    /// Whether a location that may hold leftovers has not been seen yet, though its watch works.
-    pub(super) fn awaits_leftovers(&self) -> bool {
+    /// Whether a location that may hold leftovers has not been seen yet, although its watch does not fail.
+    pub(super) fn is_awaiting_leftovers(&self) -> bool {
         self.leftovers().any(|(_, seen)| !seen.is_synced() && seen.problem().is_none())
     }
 
@@ -289,13 +309,12 @@ impl Observer {
         self.watches.get(&Id::Inventory, inventory::NAME)
     }
 
-    /// Whether an operator has reported before, of this or of another program.
+    /// Whether an operator has reported a status before, this one or OpenShift's own.
     pub(super) fn has_report(&self) -> bool {
         self.status_object().is_some_and(|object| !condition(object, "Available").is_null())
     }
 
-    /// Where our objects may be: the locations of the inventory; where it was deleted, those of the objects that our status
-    /// lists.
+    /// The locations in which our objects may be, in the inventory, or if it was deleted, in the status.
     pub(super) fn locations(&self) -> Inventory {
         if let Some(inventory) = self.inventory() {
             return Inventory::read(inventory);
@@ -322,7 +341,7 @@ impl Observer {
     }
 }
 
-/// Whether a watch is relevant if only these named objects are. Without the nodes nothing is explained, and everything else done.
+/// Whether the controllers need a watch, if these are the named objects that they need. The nodes only explain problems.
 fn is_relevant(id: &Id, named: &BTreeSet<Reference>) -> bool {
     match id {
         Id::Named(reference) => named.contains(reference),
@@ -367,7 +386,7 @@ mod tests {
         let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
         let inventory = Inventory::read(&config_map);
         assert!(inventory.contains(&Location { kind: deployments, namespace: "managed".into() }));
-        observer.follow(&inventory, &Inventory::default());
+        observer.watch_objects(&inventory, &Inventory::default());
         observer.changed().await;
         let (now, named) = (Duration::ZERO, BTreeSet::new());
         let problem = observer.lasting_problem(now, &named).unwrap();

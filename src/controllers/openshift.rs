@@ -6,18 +6,19 @@
 
 use std::{sync::Arc, time::Instant};
 
-use tracing::{error, info, warn};
+use tracing::warn;
 
 use crate::{
     apply::{inventory::Inventory, ownership::FIELD_MANAGER},
     controllers::{
         Pass,
-        apply_plan::Wanted,
-        backoff::Changes,
+        apply_plan::DesiredObjects,
+        backoff::Debounce,
         engine::Fleet,
         executor::Executor,
+        log_line::LogLine,
         now_in_seconds,
-        progress::{Progress, Rollouts, held_up_by},
+        progress::{Progress, Reconciled, Rollouts, held_up_by},
         view::{View, not_given},
     },
     facts::Facts,
@@ -28,30 +29,25 @@ use crate::{
     provider::Origin,
     status::{
         cluster_operator::{self, CLOUD_CONFIG, Context, Status, TRUSTED_CA},
-        outcome::{Outcome, names},
+        outcome::Outcome,
     },
 };
 
 pub(super) struct OpenShift {
     pub(super) authority: Authority,
     pub(super) executor: Executor,
-    /// The changes of inputs that are not planned for yet.
-    changes: Changes,
-    /// The revision of the view that the last plan was computed from.
-    revision: u64,
+    /// Delays planning until the inputs stop changing.
+    debounce: Debounce,
     /// The last good plan; it stays in force while an input is bad.
     plan: Option<Arc<Plan>>,
     bad_input: Option<String>,
     notes: Vec<String>,
-    /// Whether both config-sync controllers have ever reported that they are available.
+    /// Whether objects may be applied: both config-sync controllers have reported that they are available, or nothing is written.
     is_gate_open: bool,
     gated_since: Option<Instant>,
     progress: Progress,
     workloads: [usize; 3],
 }
-
-/// An outcome to report, or what keeps the operator from one: it has not lasted long enough to be reported, or its retry is not due.
-type Reconciled = Result<Outcome, String>;
 
 impl Fleet for OpenShift {
     type Acted = Reconciled;
@@ -61,60 +57,66 @@ impl Fleet for OpenShift {
     }
 
     async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
+        view.refresh();
         let observer = &view.target.observer;
-        pass.waiting.extend(observer.lasting_problem(TRANSIENT_ERROR_GRACE, &view.references));
         pass.due.extend(observer.watches.problem_lasts_at(TRANSIENT_ERROR_GRACE));
         observer.pending_inputs(&view.references)
     }
 
     fn plan(&mut self, view: &mut View, pass: &mut Pass) {
         self.replan(view);
-        pass.due.extend(self.changes.due());
+        pass.due.extend(self.debounce.due());
     }
 
     /// Without planned objects nothing is pruned, so only a plan with objects needs the inventory.
-    fn follow(&mut self, view: &mut View, _: &mut Pass) -> Vec<String> {
+    fn watch_objects(&mut self, view: &mut View, _: &mut Pass) -> Vec<String> {
         if let Some(plan) = &self.plan {
             let inventory = if plan.objects().is_empty() && view.gone_provider().is_none() {
                 Inventory::default()
             } else {
                 self.executor.inventory(&view.target.observer)
             };
-            view.target.observer.follow(&Inventory::of(plan.objects()), &inventory);
+            view.target.observer.watch_objects(&Inventory::of(plan.objects()), &inventory);
         }
         view.target.observer.pending(&view.references)
     }
 
-    async fn report_blindness(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
-        let problem = view.target.observer.lasting_problem(TRANSIENT_ERROR_GRACE, &view.references);
+    fn lasting_problem(&self, view: &View, _: &mut Pass) -> Option<String> {
+        view.target.observer.lasting_problem(TRANSIENT_ERROR_GRACE, &view.references)
+    }
+
+    async fn report_pending(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
         let is_gated = self.gated_since.is_some();
-        let wrong = if problem.is_some() || is_gated { self.wrong(view, problem) } else { None };
-        match wrong {
-            Some(error) => self.tell(view, Outcome::failed(error), pass).await,
+        let problem = if pass.watch_problem.is_some() || is_gated { self.problem(view, pass) } else { None };
+        match problem {
+            Some(error) => self.report_outcome(view, Outcome::failed(error), pass).await,
             None if is_gated => pass.retrying.extend(pending),
             None => pass.waiting.extend(pending),
         }
         self.conclude(view, pass);
     }
 
-    async fn act(&mut self, view: &mut View, _: &mut Pass) -> Option<Reconciled> {
-        // A watch that keeps failing is reported, and does not block the rest.
-        let problem = view.target.observer.lasting_problem(TRANSIENT_ERROR_GRACE, &view.references);
+    /// A watch that keeps failing is reported, and does not block the rest.
+    async fn act(&mut self, view: &mut View, pass: &mut Pass) -> Option<Reconciled> {
         let reconciled = match self.gate(view) {
             Some(gated) => gated,
             None => self.apply(view).await,
         };
-        Some(self.wrong(view, problem).map_or(reconciled, |error| Ok(Outcome::failed(error))))
+        let problem = self.problem(view, pass).map(|error| Reconciled::Outcome(Outcome::failed(error)));
+        Some(problem.unwrap_or(reconciled))
     }
 
     async fn report(&mut self, view: &mut View, acted: Reconciled, pass: &mut Pass) {
-        // The last outcome is written again if the ClusterOperator was deleted meanwhile.
-        let retrying = |error| {
-            pass.retrying.push(error);
-            self.progress.last.clone()
+        let outcome = match acted {
+            Reconciled::Outcome(outcome) => Some(outcome),
+            // The last outcome is written again if the ClusterOperator was deleted meanwhile.
+            Reconciled::Pending(reason) => {
+                pass.retrying.extend(reason);
+                self.progress.last.clone()
+            }
         };
-        if let Some(outcome) = acted.map_or_else(retrying, Some) {
-            self.tell(view, outcome, pass).await;
+        if let Some(outcome) = outcome {
+            self.report_outcome(view, outcome, pass).await;
         }
         self.conclude(view, pass);
     }
@@ -124,37 +126,36 @@ impl OpenShift {
     pub(super) fn new(authority: Authority, executor: Executor) -> Self {
         Self {
             authority,
-            executor,
-            changes: Changes::default(),
-            revision: 0,
+            debounce: Debounce::default(),
             plan: None,
             bad_input: None,
             notes: Vec::new(),
-            is_gate_open: false,
+            is_gate_open: executor.is_dry_run(),
+            executor,
             gated_since: None,
             progress: Progress::default(),
             workloads: [0; 3],
         }
     }
 
-    /// What has to be reported whatever else is done: a bad input, else the problem of a watch, else that of the config-sync controllers.
-    fn wrong(&self, view: &View, problem: Option<String>) -> Option<String> {
-        self.bad_input.clone().or(problem).or_else(|| config_problem(&view.status()))
+    /// The problem that is reported in any case: a bad input, else the problem of a watch, else the one of the config-sync controllers.
+    fn problem(&self, view: &View, pass: &Pass) -> Option<String> {
+        let input_or_watch = self.bad_input.as_ref().or(pass.watch_problem.as_ref()).cloned();
+        input_or_watch.or_else(|| config_problem(&view.status()))
     }
 
-    /// What holds after each pass of a leader, whatever it has come to.
+    /// Completes the pass of a leader, whatever its outcome is.
     fn conclude(&mut self, view: &mut View, pass: &mut Pass) {
         let Self { progress, executor, gated_since, .. } = self;
         let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_GRACE);
         let due = [gated_since.map(|since| since + TRANSIENT_ERROR_GRACE), rolling_since];
         pass.due.extend(due.into_iter().flatten().chain(progress.due()).chain(executor.due()));
         pass.held_back = executor.held_back();
-        let succeeded = executor.writes() && progress.last.as_ref().is_some_and(Outcome::is_well);
-        pass.succeeded = succeeded.then_some("operator");
+        pass.succeeded = executor.success(progress.last.as_ref().is_some_and(Outcome::is_well));
         pass.workloads = self.workloads;
-        if executor.writes() && self.plan.is_some() {
+        if self.plan.is_some() {
             let identity = view.identity();
-            pass.due.extend(view.target.diagnose(identity.as_slice()));
+            pass.due.extend(executor.diagnose(&mut view.target, identity.as_slice()));
         }
     }
 
@@ -163,7 +164,7 @@ impl OpenShift {
     fn gate(&mut self, view: &View) -> Option<Reconciled> {
         let status = view.status();
         let missing = [&CLOUD_CONFIG, &TRUSTED_CA].into_iter().find(|controller| !status.is_available(controller));
-        self.is_gate_open |= missing.is_none() || !self.executor.writes();
+        self.is_gate_open |= missing.is_none();
         let Some(controller) = missing.filter(|_| !self.is_gate_open) else {
             self.gated_since = None;
             return None;
@@ -171,24 +172,24 @@ impl OpenShift {
         let since = *self.gated_since.get_or_insert_with(Instant::now);
         let why = format!("nothing is applied before the {} has reported that it is available", controller.name);
         let has_lasted = since.elapsed() >= TRANSIENT_ERROR_GRACE;
-        Some(if has_lasted { Ok(Outcome::failed(why)) } else { Err(why) })
+        Some(Reconciled::failed(why, has_lasted))
     }
 
     fn replan(&mut self, view: &View) {
-        if self.revision == view.revision || !view.target.observer.pending_inputs(&view.references).is_empty() {
+        if self.debounce.is_planned(view.revision) || !view.target.observer.pending_inputs(&view.references).is_empty()
+        {
             return;
         }
-        let now = Instant::now();
-        // Each rollout of a Deployment may interrupt its pods: changes that come together become one. At a start the last
-        // inputs arrive one by one, and what runs was started with them.
-        if self.progress.last.is_some() && !self.changes.are_over(view.revision, now) {
+        // Each rollout of a Deployment may interrupt its pods, so changes that come together become one. At a start the last inputs
+        // arrive one by one, and the running pods were started with them.
+        if self.progress.last.is_some() && !self.debounce.is_quiet(view.revision, Instant::now()) {
             return;
         }
-        (self.revision, self.changes) = (view.revision, Changes::default());
+        self.debounce.planned(view.revision);
         let plan = view.plan().map(Arc::new);
         self.bad_input = plan.as_ref().err().cloned();
-        if let (Some(_), Some(applier)) = (&self.bad_input, self.executor.applier()) {
-            applier.events.metrics.errors.of(["bad_input"]).inc();
+        if self.bad_input.is_some() {
+            view.target.metrics.errors.of(["bad_input"]).inc();
         }
         let notes = view.facts().map_or(&[][..], Facts::notes);
         if self.notes != notes {
@@ -212,65 +213,65 @@ impl OpenShift {
     async fn apply(&mut self, view: &mut View) -> Reconciled {
         let Some(plan) = self.plan.clone() else {
             // Every input was seen, so one is bad.
-            return Ok(Outcome::failed(self.bad_input.clone().unwrap_or_default()));
+            return Reconciled::failed(self.bad_input.clone().unwrap_or_default(), true);
         };
         let gone = view.gone_provider();
         if let Some(name) = &gone
             && !view.settings.remove_providers.contains(name)
         {
-            return Ok(Outcome::failed(not_given(name)));
+            return Reconciled::failed(not_given(name), true);
         }
         if let Plan::Nothing { why } = &*plan
             && gone.is_none()
         {
-            return Ok(Outcome::Nothing(why.clone()));
+            return Reconciled::Outcome(Outcome::Nothing(why.clone()));
         }
         let objects = plan.objects();
         // Nothing is deleted because of bad input, or without a plan.
         let may_prune = self.bad_input.is_none() && (!objects.is_empty() || gone.is_some());
         let wave = |kind: &Kind| kind.wave;
         let external = view.external_provider().map(str::to_owned);
-        let wanted = Wanted {
+        let desired = DesiredObjects {
             objects,
             wave,
             owner: |_| "",
             may_prune: &|_| may_prune,
-            // What is not built in takes nothing over that somebody else has made.
+            // An external provider takes over no object that somebody else has created.
             adopts: external.is_none(),
             external: external.as_deref(),
         };
         let budget = || self.authority.write_budget();
-        let acted = self.executor.act(&mut view.target, wanted, usize::MAX, budget).await;
-        match acted.and_then(|()| self.executor.settled(&Ok(()), |_| true, |_| true)) {
+        let acted = self.executor.act(&mut view.target, desired, usize::MAX, budget).await;
+        match self.executor.settled(acted) {
             Ok(settled) => {
                 let observer = &view.target.observer;
-                let rollouts = Rollouts::of(observer, objects, |key| self.executor.skips(key));
+                let rollouts = Rollouts::of(observer, objects, |key| self.executor.is_skipped(key));
                 self.workloads = rollouts.workloads;
                 let held_up_by = |waiting: &[_]| held_up_by(observer.nodes(), objects, waiting);
-                Ok(self.progress.of_rollouts(settled, rollouts, held_up_by))
+                Reconciled::Outcome(self.progress.of_rollouts(settled, rollouts, held_up_by))
             }
             Err(stopped) => {
                 let error = stopped.advised(view.provider().and_then(|provider| provider.origin.as_ref()));
-                if stopped.is_reported { Ok(Outcome::failed(error)) } else { Err(error) }
+                Reconciled::failed(error, stopped.is_reported)
             }
         }
     }
 
-    /// Takes and reports an outcome. While inputs change the status stays: it would be that of a plan that is out of date.
-    async fn tell(&mut self, view: &mut View, outcome: Outcome, pass: &mut Pass) {
-        if self.changes.due().is_some() {
+    /// Logs, writes and keeps an outcome. The status stays while inputs change, because the plan is out of date.
+    async fn report_outcome(&mut self, view: &mut View, outcome: Outcome, pass: &mut Pass) {
+        if self.debounce.due().is_some() {
             return;
         }
-        pass.retrying.extend(self.write(view, &outcome).await.err());
-        self.progress.take(outcome);
+        pass.retrying.extend(self.write_status(view, &outcome).await.err());
+        self.progress.update(outcome);
     }
 
-    /// Writes an outcome, unless the status has it already.
-    async fn write(&mut self, view: &mut View, outcome: &Outcome) -> Result<(), String> {
-        if !view.target.observer.knows_status_object() {
+    /// Writes the ClusterOperator, unless it shows the outcome already.
+    async fn write_status(&mut self, view: &mut View, outcome: &Outcome) -> Result<(), String> {
+        if !view.target.observer.has_seen_status_object() {
             return Ok(());
         }
-        if !self.executor.writes() {
+        if self.executor.is_dry_run() {
             self.log(outcome);
             return Ok(());
         }
@@ -279,8 +280,8 @@ impl OpenShift {
         let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
         let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.facts.namespace);
-        // Without a plan the objects that a previous process has applied still exist. Without an inventory only this list says where
-        // objects of an earlier plan are.
+        // Without a plan the objects that a previous process has applied still exist. Without an inventory only this list shows the
+        // locations of objects of an earlier plan.
         let keeps_list = self.plan.is_none() || view.target.observer.inventory().is_none();
         let related_objects = if keeps_list && !before.related_objects.is_empty() {
             before.related_objects.clone()
@@ -308,21 +309,15 @@ impl OpenShift {
     }
 
     fn log(&mut self, outcome: &Outcome) {
-        let is_dry_run = !self.executor.writes();
-        let (text, is_degraded) = match outcome {
-            Outcome::Nothing(why) if is_dry_run => (format!("dry run: nothing would be applied: {why}"), false),
-            Outcome::Nothing(why) => (format!("nothing is to be applied: {why}"), false),
-            Outcome::Failed { error, .. } | Outcome::Stuck(_, error) if is_dry_run => {
-                (format!("dry run: the operator would be degraded: {error}"), true)
+        let line = match outcome {
+            Outcome::Nothing(why) => {
+                LogLine::info(outcome.summary()).in_dry_run(&format!("nothing would be applied: {why}"))
             }
-            Outcome::Failed { error, .. } | Outcome::Stuck(_, error) => (format!("degraded: {error}"), true),
-            _ if is_dry_run => return,
-            Outcome::RollingOut { rollouts, nodes, .. } => {
-                (format!("waiting for the rollout of {}{nodes}", names(rollouts)), false)
-            }
-            _ => ("everything is applied and runs".to_owned(), false),
+            Outcome::Failed { error, .. } | Outcome::Stuck(_, error) => LogLine::error(format!("degraded: {error}"))
+                .in_dry_run(&format!("the operator would be degraded: {error}")),
+            _ => LogLine::info(outcome.summary()),
         };
-        self.progress.log(text, |text| if is_degraded { error!("{text}") } else { info!("{text}") });
+        self.executor.log(&mut self.progress.logged, line);
     }
 }
 

@@ -18,14 +18,14 @@ const MOST_NODES: usize = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Rollouts {
-    /// The objects that are not rolled out.
+    /// The objects that are not rolled out yet.
     pub(super) waiting: Vec<Key>,
     pub(super) stuck: Option<String>,
     pub(super) workloads: [usize; 3],
 }
 
 impl Rollouts {
-    /// Of these objects; those that are left alone and that no watch shows do not count.
+    /// The rollouts of these objects. An object that is left alone and that no watch shows does not count.
     pub(super) fn of(observer: &Observer, objects: &[Object], is_left_alone: impl Fn(&Key) -> bool) -> Self {
         let mut all = Self::default();
         for object in objects {
@@ -52,8 +52,8 @@ impl Rollouts {
     }
 }
 
-/// The nodes, of all of these, that may hold up these rollouts, for people; empty without one (pure). A pod on a machine that is gone is
-/// neither replaced nor removed before somebody says that the machine will not come back.
+/// Names the nodes that may hold up the rollouts of these waiting objects, for people (pure). Returns an empty text if there are none. A
+/// pod on a machine that is gone is neither replaced nor removed before its Node is deleted.
 pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Object], waiting: &[Key]) -> String {
     let pods: Vec<_> =
         objects.iter().filter(|object| waiting.contains(&object.key())).filter_map(Object::pod_spec).collect();
@@ -61,7 +61,7 @@ pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Objec
         return String::new();
     }
     let is_one = |node: &Node| !node.is_ready() && pods.iter().any(|pod| placement::fits(pod, node));
-    // By name, each with whether it is a server.
+    // The names of the nodes, each with whether the node is a k3s or RKE2 server.
     let nodes: BTreeMap<String, bool> =
         nodes.into_iter().filter(is_one).map(|node| (node.name.clone(), node.is_server())).collect();
     if nodes.is_empty() {
@@ -70,7 +70,7 @@ pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Objec
     let more = nodes.len().saturating_sub(MOST_NODES);
     let names: Vec<_> = nodes.keys().take(MOST_NODES).map(String::as_str).collect();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    // Whoever deletes the Node of a server for the sake of a rollout should know what else goes with it.
+    // Deleting the Node of a server also removes the server from etcd.
     let has_server = nodes.values().take(MOST_NODES).any(|is_server| *is_server);
     let etcd = if has_server { "; a k3s or RKE2 server leaves etcd with its Node" } else { "" };
     format!(
@@ -80,20 +80,37 @@ pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Objec
     )
 }
 
-/// What has come of one that is reported to.
+/// The result of a pass for one member of the fleet.
+pub(super) enum Reconciled {
+    /// An outcome, which is reported.
+    Outcome(Outcome),
+    /// No outcome yet, so the previous status stays. Holds the reason, if it is to be shown: an error that has not lasted long enough to
+    /// be reported or whose retry is not due, or a watch that has not delivered.
+    Pending(Option<String>),
+}
+
+impl Reconciled {
+    /// A failure, which is reported only if `is_reported`.
+    pub(super) fn failed(error: String, is_reported: bool) -> Self {
+        if is_reported { Self::Outcome(Outcome::failed(error)) } else { Self::Pending(Some(error)) }
+    }
+}
+
+/// The progress of one member of the fleet, from pass to pass.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// What the last pass has come to; it stays reported while an error is retried.
+    /// The outcome of the last pass; it stays reported while an error is retried.
     pub(super) last: Option<Outcome>,
-    logged: String,
+    /// The last line that was logged about the member.
+    pub(super) logged: String,
     stuck_since: Option<Instant>,
     pub(super) rolling_since: Option<Instant>,
     pub(super) writer: StatusWriter,
 }
 
 impl Progress {
-    /// What the rollouts of objects have come to that are applied. `held_up_by` names the nodes that may hold up these: it is asked
-    /// where one is stuck, or takes long.
+    /// The outcome of the rollouts of applied objects. `held_up_by` names the nodes that may hold up a rollout, and is called only if one
+    /// is stuck or takes long.
     pub(super) fn of_rollouts(
         &mut self,
         settled: Settled,
@@ -116,9 +133,9 @@ impl Progress {
         Outcome::RollingOut { settled, rollouts, nodes }
     }
 
-    /// Takes what a pass has come to. Returns whether that is another outcome than the last one.
-    pub(super) fn take(&mut self, outcome: Outcome) -> bool {
-        // A rollout has its own time: what was waited for before an error, a bad input or a pause does not count for the next one.
+    /// Keeps the outcome of a pass. Returns whether it differs from the previous one.
+    pub(super) fn update(&mut self, outcome: Outcome) -> bool {
+        // The time of a rollout starts again after an error, a bad input or a pause.
         if !outcome.is_rollout() {
             (self.stuck_since, self.rolling_since) = (None, None);
         }
@@ -127,15 +144,7 @@ impl Progress {
         is_other
     }
 
-    /// Logs a text about it, once.
-    pub(super) fn log(&mut self, text: String, write: impl FnOnce(&str)) {
-        if self.logged != text {
-            write(&text);
-            self.logged = text;
-        }
-    }
-
-    /// When it may have come to something else, or its status is to be written again.
+    /// The times at which the outcome may change by itself, or the write of the status is retried.
     pub(super) fn due(&self) -> impl Iterator<Item = Instant> + use<> {
         let rollouts = [self.stuck_since, self.rolling_since].map(|since| Some(since? + TRANSIENT_ERROR_GRACE));
         rollouts.into_iter().flatten().chain(self.writer.due())
@@ -153,7 +162,7 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
     }
 
-    /// What holds up the rollout of a workload for nodes with `role: ccm`.
+    /// The text about the nodes that hold up the rollout of a workload for nodes with `role: ccm`.
     fn held_up_by(nodes: &[Node]) -> String {
         let pod = json!({"nodeSelector": {"role": "ccm"}});
         let object = |kind: &str, spec: Value| {
@@ -203,10 +212,10 @@ mod tests {
         let stuck = Outcome::Stuck(Settled::after_pass(), "why".into());
         for outcome in [rolling_out, stuck, Outcome::Paused, Outcome::Applied(Settled::after_pass())] {
             (progress.stuck_since, progress.rolling_since) = (since, since);
-            assert!(progress.take(outcome.clone()), "{outcome:?}");
+            assert!(progress.update(outcome.clone()), "{outcome:?}");
             let left = since.filter(|_| outcome.is_rollout());
             assert_eq!((progress.stuck_since, progress.rolling_since), (left, left), "{outcome:?}");
-            assert!(!progress.take(outcome), "it is the same");
+            assert!(!progress.update(outcome), "it is the same");
         }
     }
 }

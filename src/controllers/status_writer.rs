@@ -1,4 +1,4 @@
-//! The writer of one status, or of one field manager's part of it (IO): less often while somebody else keeps changing it.
+//! The writer of one status, or of one field manager's part of it (IO). It writes less often while somebody else keeps changing it.
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +17,16 @@ use crate::{
 pub(super) struct StatusWriter {
     backoff: Backoff,
     limiter: RepairLimiter<()>,
-    /// When the write will be granted that was held back.
+    /// The time at which a write that was held back will be granted.
     free: Option<Instant>,
-    /// Whether the log says that writes are limited.
-    is_told: bool,
+    /// Whether the limit of the writes is logged.
+    is_limit_logged: bool,
 }
 
 impl Default for StatusWriter {
     fn default() -> Self {
         let limiter = RepairLimiter::new(STATUS_WRITES);
-        Self { backoff: Backoff::default(), limiter, free: None, is_told: false }
+        Self { backoff: Backoff::default(), limiter, free: None, is_limit_logged: false }
     }
 }
 
@@ -43,11 +43,11 @@ impl StatusWriter {
     }
 
     /// Notes that the status is as it should be.
-    pub(super) fn is_done(&mut self) {
+    pub(super) fn succeeded(&mut self) {
         (self.backoff, self.free) = (Backoff::default(), None);
     }
 
-    /// Notes a failure, which is logged once; returns it.
+    /// Notes a failure and logs it once. Returns its text.
     pub(super) fn failed(&mut self, error: String, retry_after: Duration) -> String {
         self.backoff.retrying(error, Duration::ZERO, retry_after)
     }
@@ -56,7 +56,7 @@ impl StatusWriter {
         [self.backoff.due(), self.free].into_iter().flatten()
     }
 
-    /// Writes a field manager's own part of the status of the ClusterOperator, unless it has that already.
+    /// Writes a field manager's own part of the status of the ClusterOperator, unless the status has it already.
     pub(super) async fn write(
         &mut self,
         view: &mut View,
@@ -66,21 +66,21 @@ impl StatusWriter {
     ) -> Result<(), String> {
         let live = view.target.observer.status_object();
         if !status::write::is_needed(live, own, is_well) {
-            self.is_done();
+            self.succeeded();
             return Ok(());
         }
         if !self.grant() {
             let text = "another writer keeps changing the status: it is written less often";
-            if !std::mem::replace(&mut self.is_told, true) {
+            if !std::mem::replace(&mut self.is_limit_logged, true) {
                 warn!("{text}");
             }
             return Err(text.to_owned());
         }
-        self.is_told &= self.limiter.limits(&(), Instant::now());
+        self.is_limit_logged &= self.limiter.is_limited(&(), Instant::now());
         let budget = || authority.write_budget();
         let written = status::write::write(&view.target.client, live, (manager, own), is_well, budget).await;
         let written = written.map_err(|cause| self.failed(status::write::failure(&cause), cause.retry_after()))?;
-        self.is_done();
+        self.succeeded();
         if let Some(written) = written {
             view.target.observer.watches.put(&Id::Status, status::write::NAME, written);
             view.remember_status();
@@ -99,7 +99,7 @@ mod tests {
         assert!((0..STATUS_WRITES).all(|_| writer.grant()));
         assert!((0..STATUS_WRITES).any(|_| !writer.grant()));
         assert!(writer.due().all(|due| due > Instant::now()) && writer.due().count() == 1);
-        writer.is_done();
+        writer.succeeded();
         assert_eq!(writer.due().count(), 0);
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let mut writer = StatusWriter::default();
         assert_eq!(writer.failed("no".into(), Duration::ZERO), "no");
         assert_eq!((writer.ready(), writer.due().count()), (Err("no".into()), 1));
-        writer.is_done();
+        writer.succeeded();
         assert_eq!((writer.ready(), writer.due().count()), (Ok(()), 0));
     }
 }

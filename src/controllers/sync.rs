@@ -13,18 +13,18 @@ use crate::{
     grace::SYNC_GRACE,
     object::{Object, reference::Reference},
     process::leadership::Authority,
-    status::cluster_operator::{Controller, SyncResult},
+    status::cluster_operator::{SyncController, SyncResult},
 };
 
-/// The desired state of a controller's ConfigMaps; empty where there is nothing to do.
-pub(super) type Desired = Result<Vec<Object>, Unknown>;
+/// The desired ConfigMaps of a controller; empty if there is nothing to do.
+pub(super) type DesiredConfigMaps = Result<Vec<Object>, Unknown>;
 
 /// Why the desired state is not known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Unknown {
     /// These inputs have not been seen yet.
     Waiting(Vec<String>),
-    /// A terminal error: only another input can fix it.
+    /// A terminal error, which only a changed input can fix.
     BadInput(String),
     /// A transient error of an input.
     Unreadable(String),
@@ -36,11 +36,11 @@ impl From<String> for Unknown {
     }
 }
 
-/// What a controller syncs.
+/// The source of the ConfigMaps that a controller syncs.
 pub(super) trait Source {
-    fn desire(&mut self, view: &View) -> Desired;
+    fn desire(&mut self, view: &View) -> DesiredConfigMaps;
 
-    /// Warns of what is no error, in every pass of a leader.
+    /// Logs warnings that are not errors, in every pass of a leader.
     fn warn(&mut self, _: &View) {}
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Sync<S> {
     needs: fn(&View) -> BTreeSet<Reference>,
     /// The revision of the view that the desired state was computed from; `None` if another input has changed since.
     pub(super) revision: Option<u64>,
-    desired: Desired,
-    controller: &'static Controller,
+    desired: DesiredConfigMaps,
+    controller: &'static SyncController,
     authority: Authority,
     applier: Applier,
     unreadable_since: Option<Instant>,
@@ -62,7 +62,7 @@ impl<S: Source> Sync<S> {
     pub(super) fn new(
         source: S,
         needs: fn(&View) -> BTreeSet<Reference>,
-        controller: &'static Controller,
+        controller: &'static SyncController,
         (authority, events): (Authority, Events),
     ) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl<S: Source> Sync<S> {
         }
     }
 
-    /// Computes the desired state again if an input has changed. While one of its `needs` has not been seen it cannot be.
+    /// Computes the desired state again if an input has changed. It is unknown while one of its `needs` has not been seen.
     fn update(&mut self, view: &View, needs: &BTreeSet<Reference>) {
         if self.revision == Some(view.revision) && !matches!(self.desired, Err(Unknown::Waiting(_))) {
             return;
@@ -95,8 +95,8 @@ impl<S: Source> Sync<S> {
         self.revision = Some(view.revision);
     }
 
-    /// The controller with its result to report, if there is one yet.
-    pub(super) fn result(&self) -> (&'static Controller, Option<&SyncResult>) {
+    /// The controller with its last result, if there is one yet.
+    pub(super) fn result(&self) -> (&'static SyncController, Option<&SyncResult>) {
         (self.controller, self.last.as_ref())
     }
 
@@ -165,7 +165,7 @@ async fn apply(
         // The Go operator copied `immutable` from its source; such a ConfigMap can only be recreated.
         let frozen = live.take_if(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
         if let Some(frozen) = frozen {
-            // Without the limit another manager that recreates it would be fought at the speed of the API server.
+            // The limit of repairs applies, in case another manager recreates the ConfigMap each time.
             if !applier.may_repair(object.key()) {
                 continue;
             }

@@ -15,7 +15,7 @@ use crate::{
     nodes::identity::CcmIdentity,
 };
 
-/// One API server: nothing outside of it holds a client, so a process may have several that know nothing of each other.
+/// One API server. Nothing outside of it keeps a client, so that a process may have several independent targets.
 pub(super) struct Target {
     pub(super) client: Client,
     pub(super) observer: Observer,
@@ -26,7 +26,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// One that has not been seen yet; `set_id` marks our objects in it. Must be called in a runtime.
+    /// A target that has not been observed yet. `set_id` marks our objects in it. Must be called in a runtime.
     pub(super) fn new(client: Client, set_id: String, metrics: Metrics) -> Self {
         Self {
             observer: Observer::new(client.clone(), set_id),
@@ -43,8 +43,7 @@ impl Target {
         self.node_counts.update(&mut self.observer);
     }
 
-    /// Asks why those nodes wait that these cloud-controller-managers should initialize. Returns when this is to be called again, even
-    /// without a change.
+    /// Finds out why nodes wait for these cloud-controller-managers. Returns the time of the next call, even without a change.
     pub(super) fn diagnose(&mut self, identities: &[CcmIdentity]) -> Option<Instant> {
         self.count_nodes();
         let Self { client, observer, events, node_counts, diagnoser, .. } = self;

@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::{
     config::certificates::{self, Certificate},
     controllers::{
-        sync::{Desired, Source, Unknown},
+        sync::{DesiredConfigMaps, Source, Unknown},
         view::View,
     },
     error::chain,
@@ -39,7 +39,7 @@ pub(super) struct TrustedCa {
     system: Result<Vec<Certificate>, String>,
     /// The administrators' certificates.
     given: Vec<Certificate>,
-    /// Why administrators' certificates are left out.
+    /// The reasons why certificates of administrators are left out.
     unusable: Vec<String>,
     warned: BTreeMap<&'static str, String>,
 }
@@ -56,7 +56,7 @@ impl TrustedCa {
         }
     }
 
-    /// Reads the system's certificates if the file has changed; returns whether it has.
+    /// Reads the system's certificates if the file has changed. Returns whether it has.
     pub(super) fn read_system_bundle(&mut self) -> bool {
         let stamp: Stamp = files::stamp(&self.system_bundle).map_err(|error| error.to_string());
         if self.stamp.as_ref() == Some(&stamp) {
@@ -82,7 +82,7 @@ impl TrustedCa {
         certificates::expiring(&self.given, now).map(describe).collect()
     }
 
-    /// Warns in the log and as an Event, unless the text is that of the last warning.
+    /// Warns in the log and with an Event, unless the text is the same as the last one.
     fn warn_once(&mut self, view: &View, reason: &'static str, text: String) {
         if self.warned.insert(reason, text.clone()).unwrap_or_default() != text && !text.is_empty() {
             warn!("{text}");
@@ -92,7 +92,7 @@ impl TrustedCa {
 }
 
 impl Source for TrustedCa {
-    fn desire(&mut self, view: &View) -> Desired {
+    fn desire(&mut self, view: &View) -> DesiredConfigMaps {
         let facts = view.facts()?;
         if !facts.has_trusted_ca {
             // Certificates that are no longer read are no longer reported.
@@ -115,7 +115,7 @@ impl Source for TrustedCa {
             "metadata": {
                 "name": certificates::TARGET_NAME,
                 "namespace": facts.namespace,
-                "annotations": {"openshift.io/owning-component": "Cloud Compute / Cloud Controller Manager"},
+                "annotations": {"openshift.io/owning-component": "Cloud Compute / Cloud SyncController Manager"},
             },
             "data": {KEY: bundle},
         }));
@@ -125,7 +125,7 @@ impl Source for TrustedCa {
         Ok(vec![object.map_err(|error| chain(&error))?])
     }
 
-    /// Also without a change: certificates expire.
+    /// This is checked without a change of the inputs, too, because certificates expire.
     fn warn(&mut self, view: &View) {
         self.warn_once(view, "TrustedCertificatesLeftOut", self.unusable.join("; "));
         self.warn_once(view, "TrustedCertificatesExpiring", self.expiring().join("; "));
@@ -182,7 +182,7 @@ mod tests {
         controller.given = vec![certificate];
         assert_eq!(controller.expiring().len(), 1);
 
-        view.see(Documents::default());
+        view.set_documents(Documents::default());
         assert_eq!(controller.desire(&view), Ok(Vec::new()));
         assert!(controller.unusable.is_empty() && controller.expiring().is_empty());
         assert!(!metrics.text().contains("source="), "{}", metrics.text());

@@ -13,7 +13,11 @@ use tokio::sync::watch;
 use crate::{
     apply::inventory,
     config::{certificates, cloud_conf},
-    controllers::{metrics::Metrics, observer::ClusterType, target::Target},
+    controllers::{
+        metrics::Metrics,
+        observer::{ClusterType, InputKind},
+        target::Target,
+    },
     error::chain,
     facts::{
         Documents, Facts, Platform, Settings,
@@ -39,17 +43,17 @@ pub struct ViewSettings {
     pub with_operator: bool,
     /// Whether the config-sync controllers run in this process.
     pub with_config_sync: bool,
-    /// The namespaces that `CloudControllerManager`s may name; empty if none is given.
+    /// The namespaces that `CloudControllerManager`s may name; empty if the command line has none.
     pub namespaces: Vec<String>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
-    /// What `CloudControllerManager`s may ask for.
+    /// The limits of the fields of `CloudControllerManager`s.
     pub limits: Limits,
-    /// The external providers whose objects are to go, unless a provider of this name is given.
+    /// The external providers whose objects are deleted, unless a provider with this name is given.
     pub remove_providers: Vec<String>,
 }
 
-/// The cluster, as this process sees it.
+/// The cluster in the view of this process.
 pub struct View {
     pub(super) target: Target,
     pub(super) settings: ViewSettings,
@@ -66,12 +70,12 @@ pub struct View {
     /// Whether the control plane is a single node; `None` until this is known.
     single_replica: watch::Sender<Option<bool>>,
     tls: watch::Sender<TlsSettings>,
-    /// Grows whenever a document or a named object may have changed.
+    /// A number that grows whenever a document or a named object may have changed.
     pub(super) revision: u64,
 }
 
 impl View {
-    /// A cluster that has not been seen yet. Must be called in a runtime.
+    /// The view of a cluster that has not been observed yet. Must be called in a runtime.
     pub fn new(
         (client, metrics): (Client, Metrics),
         externals: ExternalProviders,
@@ -82,11 +86,11 @@ impl View {
         let mut target = Target::new(client, set_id, metrics);
         let observer = &mut target.observer;
         if settings.namespaces.is_empty() {
-            // On OpenShift, as is likely, nothing is waited for before the rest is asked for.
+            // All documents at once: if this is OpenShift, they need not wait for the Infrastructure.
             observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
             observer.watch_status();
         } else {
-            observer.is_told_kubernetes();
+            observer.watch_given_kubernetes();
         }
         if settings.with_operator {
             observer.watch_inventory(&settings.own_namespace);
@@ -109,13 +113,13 @@ impl View {
         }
     }
 
-    /// Tells the lease whether the control plane is a single node.
-    pub(super) fn topology_is(&self, single_replica: bool) {
+    /// Publishes whether the control plane is a single node, for the timings of the lease.
+    pub(super) fn publish_topology(&self, single_replica: bool) {
         self.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
     }
 
-    /// Serves with the TLS settings that are known, if they can be read.
-    pub(super) fn serve_tls(&self) {
+    /// Publishes the TLS settings for the server of the metrics, unless they cannot be read.
+    pub(super) fn publish_tls(&self) {
         let Ok(tls) = &self.facts.tls else { return };
         let has_changed = *self.tls.borrow() != *tls;
         if has_changed {
@@ -128,7 +132,7 @@ impl View {
         self.tls.subscribe()
     }
 
-    /// The kind of the cluster. On OpenShift all documents are watched from then on.
+    /// The type of the cluster. Once it is OpenShift, all documents are watched.
     pub(super) fn cluster_type(&mut self) -> ClusterType {
         let cluster_type = self.target.observer.cluster_type();
         if cluster_type == ClusterType::OpenShift && self.target.observer.documents.len() == 1 {
@@ -140,29 +144,29 @@ impl View {
     /// Updates the facts from the watches.
     pub(super) fn refresh(&mut self) {
         self.remember_status();
-        if !self.target.observer.knows_documents() {
+        if !self.target.observer.has_documents() {
             self.watch_ahead();
             return;
         }
         if let Some(read) = self.target.observer.update(&mut self.documents) {
             self.unreadable = read.err();
-            self.gather();
+            self.update_facts();
             if let Ok(platform) = self.facts.platform.clone() {
                 self.want_documents(platform.as_ref());
             }
-            self.serve_tls();
-            self.topology_is(self.facts.single_replica);
-            self.follow();
+            self.publish_tls();
+            self.publish_topology(self.facts.single_replica);
+            self.watch_named_objects();
             self.revision += 1;
         }
-        if std::mem::take(&mut self.target.observer.named_changed) {
+        if self.target.observer.take_change(InputKind::NamedObjects) {
             self.facts.digests = Some(self.target.observer.digests(&self.references));
             self.revision += 1;
         }
     }
 
-    /// Takes the topology and the platform as soon as the document that has them was seen: the lease needs no other, and
-    /// the platform may need more documents.
+    /// Publishes the topology, and watches the documents of the platform, as soon as the Infrastructure has been seen. The lease needs
+    /// no other document.
     fn watch_ahead(&mut self) {
         if self.single_replica.borrow().is_none() {
             let facts = self.target.observer.documents_so_far().facts(&self.settings.facts);
@@ -179,7 +183,7 @@ impl View {
     }
 
     /// Recomputes the facts of the documents; images and digests have other sources.
-    fn gather(&mut self) {
+    fn update_facts(&mut self) {
         let (images, digests) = (self.facts.images.clone(), self.facts.digests.clone());
         self.facts = Facts { images, digests, ..self.documents.facts(&self.settings.facts) };
     }
@@ -199,15 +203,14 @@ impl View {
         self.externals.paths().map(Path::to_owned)
     }
 
-    /// Reads the external providers that were refused once more; returns whether that has changed anything. Those that are used stay
-    /// as they were checked.
+    /// Reads the refused external providers again, and returns whether one has changed. The providers in use stay as they were checked.
     pub(super) fn retry_providers(&mut self) -> bool {
         let has_changed = self.externals.retry();
         if has_changed {
             self.catalog = self.externals.catalog();
             self.catalog_changed = true;
             self.revision += 1;
-            self.follow();
+            self.watch_named_objects();
         }
         has_changed
     }
@@ -221,10 +224,10 @@ impl View {
         self.provider().filter(|provider| provider.origin.is_some()).map(OpenShift::name)
     }
 
-    /// The external provider that the applied objects are of, if it does not serve the cluster any more.
+    /// The name of the external provider that has installed the applied objects, if it no longer serves the cluster.
     pub(super) fn gone_provider(&self) -> Option<String> {
         let applied = inventory::external_provider(self.target.observer.inventory())?;
-        // Then nobody knows which one should serve the cluster.
+        // The provider that should serve the cluster may be the refused one.
         if !self.catalog.refused().is_empty() || !matches!(self.facts().map(|facts| &facts.platform), Ok(Ok(Some(_)))) {
             return None;
         }
@@ -286,7 +289,7 @@ impl View {
     }
 
     /// Watches the named objects that the controllers read, and no others.
-    fn follow(&mut self) {
+    fn watch_named_objects(&mut self) {
         let namespace = &self.facts.namespace;
         let references = self.provider().map(|provider| provider.references(namespace)).unwrap_or_default();
         let mut named = BTreeSet::new();
@@ -302,7 +305,7 @@ impl View {
     }
 }
 
-/// Why nothing is done while the provider of the objects is not given, and what to do, for people.
+/// The problem of applied objects whose external provider is not given, with its fix, for people.
 pub(super) fn not_given(name: &str) -> String {
     format!(
         "the objects in this cluster are of the external provider {name:?}, which is not given: nothing is changed or deleted; give it \
@@ -344,15 +347,15 @@ pub(super) mod tests {
             settings,
             watch::channel(None).0,
         );
-        view.see(documents);
+        view.set_documents(documents);
         view
     }
 
     impl View {
         /// Replaces the documents.
-        pub(in crate::controllers) fn see(&mut self, documents: Documents) {
+        pub(in crate::controllers) fn set_documents(&mut self, documents: Documents) {
             self.documents = documents;
-            self.gather();
+            self.update_facts();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The status of a `CloudControllerManager` (pure).
 //!
-//! The same state always gives the same text, and the time of a transition changes only with its status: a write never
-//! causes another write. `Ready`, `Reconciling` and `Stalled` have the meaning of kstatus.
+//! The same state always gives the same text, and the time of a transition changes only with its status, so that a write never causes
+//! another write. `Ready`, `Reconciling` and `Stalled` have the meaning of kstatus.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ use crate::{
     status::outcome::{Outcome, names},
 };
 
-/// The condition of one that does what it is to do.
+/// The condition of a `CloudControllerManager` that is applied and runs.
 pub(crate) const READY: &str = "Ready";
 const RECONCILING: &str = "Reconciling";
 /// The condition of an object that waits for its administrator.
@@ -51,7 +51,7 @@ pub(crate) const CONDITIONS: [&str; 9] = [
 
 pub(crate) const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
-/// Whether a live object has a condition in this status.
+/// Whether a live object has this condition in this status.
 pub(crate) fn has(live: &Value, condition: &str, status: &str) -> bool {
     object::condition(live, condition)["status"] == status
 }
@@ -59,13 +59,13 @@ pub(crate) fn has(live: &Value, condition: &str, status: &str) -> bool {
 /// The reason of `NodeDeletionSafe` if the guard is not in force.
 pub(crate) const GUARD_NOT_IN_FORCE: &str = "GuardNotInForce";
 
-/// Whether a status says that nodes are safe from being deleted, or why not, and need not be asked for again at a start.
-pub(crate) fn knows_guard(status: &Status) -> bool {
+/// Whether the condition about the safety of nodes is certain, so that the permissions need not be asked for at a start.
+pub(crate) fn is_guard_known(status: &Status) -> bool {
     let known = status.conditions.iter().find(|one| one.type_ == NODE_DELETION_SAFE);
     known.is_some_and(|one| one.status != "Unknown" && one.reason != GUARD_NOT_IN_FORCE)
 }
 
-/// Whether a live object says that its cloud-controller-manager was installed, and not removed since.
+/// Whether the status of a live object shows that its cloud-controller-manager was installed, and not removed since.
 pub(crate) fn was_installed(live: &Value) -> bool {
     let version = live["status"]["provider"]["version"].as_str().unwrap_or_default();
     !version.is_empty() && has(live, PREFLIGHT_PASSED, "True")
@@ -75,15 +75,15 @@ const MOST_NODES: usize = 100;
 
 const MOST_WAITING: usize = 32;
 
-/// The nodes, as one `CloudControllerManager` sees them.
+/// The initialization of the nodes by one `CloudControllerManager`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Initialization {
     pub total: usize,
-    /// How many of them have the taint of uninitialized nodes.
+    /// The number of nodes with the taint of uninitialized nodes.
     pub uninitialized: usize,
-    /// Whether it is known which of them wait for long.
+    /// Whether the nodes that have waited for long are known.
     pub is_diagnosed: bool,
-    /// Those, the ones that wait longest first; an error if it is not known to initialize nodes.
+    /// The nodes that have waited for long, longest wait first, or the reason why it is not known to initialize nodes.
     pub waiting: Result<Vec<Waiting>, NotInitializing>,
 }
 
@@ -92,35 +92,35 @@ pub(crate) struct Initialization {
 pub(crate) enum NotInitializing {
     ControllerOff,
     Removed,
-    /// What it asks for cannot be read, or its provider is not known.
+    /// Its spec cannot be read, or its provider is not known.
     BadInput,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Guard {
-    /// Which nodes may be deleted, and which not.
+    /// The nodes that may be deleted, and the ones that wait.
     pub deletion: Deletion,
-    /// Status, reason and message of `NodeDeletionSafe`; `None`: as before.
+    /// Status, reason and message of `NodeDeletionSafe`; `None` if the condition stays.
     pub is_safe: Option<(&'static str, &'static str, String)>,
 }
 
-/// What the status is computed from.
+/// The input of the next status.
 #[derive(Clone, Debug)]
 pub(crate) struct Input<'a> {
     pub generation: i64,
-    /// What was found about its inputs; `None` while these have not been read.
+    /// The result of the validation of its inputs; `None` before these have been read.
     pub validation: Option<&'a Validation>,
-    /// What was found about the cluster; `None` while that is not known.
+    /// The version and the distribution of the cluster; `None` while they are not known.
     pub cluster: Option<&'a cluster::Cluster>,
     pub outcome: &'a Outcome,
     /// The checks before its first installation; `None` if this process has not made them.
     pub preflight: Option<&'a [Row]>,
-    /// Its pods; `None` while these have not been seen.
+    /// The pods of its workload; `None` while these have not been seen.
     pub workload: Option<Workload>,
-    /// The nodes; `None` while that is not known.
+    /// The initialization of the nodes; `None` while the nodes have not been seen.
     pub nodes: Option<&'a Initialization>,
     pub gone_nodes: &'a BTreeSet<String>,
-    /// What its guard of nodes has decided; `None` until then.
+    /// The decision of its guard of nodes; `None` before the first one.
     pub guard: Option<&'a Guard>,
     pub remarks: &'a str,
     pub now: &'a str,
@@ -141,7 +141,7 @@ pub(crate) fn workload(kind: &str, live: &Value) -> Workload {
     }
 }
 
-/// The status that a live object has, as far as the operator writes it.
+/// The fields of the status of a live object that the operator writes.
 pub(crate) fn of(live: &Value) -> Status {
     let mut status = Status::deserialize(&live["status"]).unwrap_or_default();
     status.conditions.retain(|one| CONDITIONS.contains(&one.type_.as_str()));
@@ -190,7 +190,7 @@ fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, S
     }
 }
 
-/// The next status after a previous one. What is not known stays as the previous one has it: no start of the operator changes it
+/// The next status. A field whose value is not known stays as in the previous status, so that a start of the operator does not change it
 /// back and forth.
 pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let Input { generation, validation, cluster, nodes, gone_nodes, guard, now, .. } = input;
@@ -207,7 +207,7 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
         }
     };
     let before = |type_: &str| previous.conditions.iter().find(|one| one.type_ == type_);
-    // Still true of this generation.
+    // The previous condition still holds for this generation.
     let still = |before: &Condition| Condition { observed_generation: *generation, ..before.clone() };
     let (ready, reason, message, is_reconciling, is_stalled) = summary(input, workload);
     let abnormal = |type_: &str, is_so: bool| {
@@ -216,13 +216,13 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     };
     let of_input = |type_: &str, row: Option<&Row>| {
         let Some(row) = row else {
-            // It says itself of which generation it is.
+            // The previous condition keeps the generation that it was observed for.
             let unread = || condition(type_, "Unknown", "NotChecked", "the inputs have not been read yet");
             return before(type_).cloned().unwrap_or_else(unread);
         };
         let status = match row.result {
             Checked::Passed => "True",
-            // What is ignored does no harm; a version without an image of its own may.
+            // An ignored field does no harm. A version without an image of its own may.
             Checked::Warned if row.check == Check::Configuration => "True",
             Checked::Warned | Checked::Refused => "False",
             Checked::NotChecked => "Unknown",
@@ -281,7 +281,7 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     }
 }
 
-/// The provider. As long as objects may be left, their origin stays: it keeps another provider of the same name from taking them.
+/// The provider. Its origin stays as long as objects may be left, so that no other provider with the same name takes them over.
 fn provider(previous: &Status, input: &Input) -> Provider {
     let Some(validation) = input.validation else { return previous.provider.clone() };
     let origin = match (&validation.origin, input.outcome) {

@@ -1,7 +1,7 @@
 //! The status of the ClusterOperator (pure).
 //!
-//! Computes the next status from an outcome and the previous status. The same state always gives the same text, and the
-//! time of a transition changes only with its status: a write never causes another write.
+//! Computes the next status from an outcome and the previous status. The same state always gives the same text, and the time of a
+//! transition changes only with its status, so that a write never causes another write.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub static KIND: Kind = object::kind("config.openshift.io", "v1", "ClusterOperat
 /// The ClusterOperator's name.
 pub const NAME: &str = "cloud-controller-manager";
 
-/// A condition that old versions wrote and that nobody reads.
+/// A condition that old versions have written and that nothing reads.
 const OBSOLETE_CONDITION: &str = "CloudControllerOwner";
 
 /// The one operand whose version is reported.
@@ -45,35 +45,35 @@ const AS_EXPECTED: &str = "AsExpected";
 const SYNCING: &str = "SyncingResources";
 const SYNCING_FAILED: &str = "SyncingFailed";
 
-/// A controller that has two conditions of its own in the ClusterOperator.
+/// A config-sync controller, which has two conditions of its own in the ClusterOperator.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Controller {
-    /// Its name for people.
+pub struct SyncController {
+    /// The name for people.
     pub name: &'static str,
-    /// Its name in metrics.
+    /// The name in metrics.
     pub word: &'static str,
     available: &'static str,
     degraded: &'static str,
 }
 
 /// Syncs the cloud's configuration.
-pub static CLOUD_CONFIG: Controller = Controller {
-    name: "Cloud Config Controller",
+pub static CLOUD_CONFIG: SyncController = SyncController {
+    name: "Cloud Config SyncController",
     word: "cloud_config",
     available: "CloudConfigControllerAvailable",
     degraded: "CloudConfigControllerDegraded",
 };
 
 /// Merges the certificates that cloud-controller-managers trust.
-pub static TRUSTED_CA: Controller = Controller {
-    name: "Trusted CA Bundle Controller",
+pub static TRUSTED_CA: SyncController = SyncController {
+    name: "Trusted CA Bundle SyncController",
     word: "trusted_ca",
     // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
     degraded: "TrustedCABundleControllerControllerDegraded",
 };
 
-/// The result of a controller's pass: the error to report, if there is one.
+/// The result of a pass of a config-sync controller: nothing, or the error to report.
 pub type SyncResult = Result<(), String>;
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -106,11 +106,11 @@ pub struct ObjectReference {
     name: String,
 }
 
-/// The status of a ClusterOperator, as far as it is read and written.
+/// The fields of the status of a ClusterOperator that are read and written.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// Four conditions of the operator, and two of each controller beside it.
+    /// Four conditions of the operator, and two of each config-sync controller.
     pub(super) conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     versions: Vec<OperandVersion>,
@@ -119,7 +119,7 @@ pub struct Status {
     pub related_objects: Vec<ObjectReference>,
 }
 
-/// The input of the next status beside the outcome.
+/// The input of the next status besides the outcome.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
     /// The version of this operator.
@@ -128,18 +128,17 @@ pub struct Context<'a> {
     pub related_objects: Vec<ObjectReference>,
     /// Additions to the message of success, such as objects that an administrator has excluded.
     pub remarks: String,
-    /// Now, RFC 3339.
+    /// The current time in RFC 3339.
     pub now: &'a str,
 }
 
 impl Status {
-    /// Reads the status of a live ClusterOperator; a malformed one counts as empty.
+    /// Reads the status of a live ClusterOperator. A malformed one counts as empty.
     pub fn of(cluster_operator: &Value) -> Self {
         Self::deserialize(&cluster_operator["status"]).unwrap_or_default()
     }
 
-    /// Fills in what is missing from the previous status; a deleted ClusterOperator is recreated by its writers one at
-    /// a time.
+    /// Adds the missing conditions of the previous status. The writers of a deleted ClusterOperator recreate it one after the other.
     #[must_use]
     pub fn completed(mut self, previous: &Self) -> Self {
         let missing = previous.conditions.iter().filter(|condition| self.find(&condition.type_).is_none());
@@ -153,7 +152,7 @@ impl Status {
         self
     }
 
-    /// Whether a version has been reached.
+    /// Whether this version has been reached.
     pub fn is_at(&self, version: &str) -> bool {
         self.version() == Some(version)
     }
@@ -169,7 +168,7 @@ impl Status {
         let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
         let expected = |type_, status| condition(type_, status, AS_EXPECTED, "");
         let available_at = |version: &str, remarks: &str| {
-            let message = format!("Cluster Cloud Controller Manager Operator is available at {version}{remarks}");
+            let message = format!("Cluster Cloud SyncController Manager Operator is available at {version}{remarks}");
             condition(AVAILABLE, "True", AS_EXPECTED, &message)
         };
         // The message about an earlier plan may be out of date.
@@ -206,10 +205,10 @@ impl Status {
         Self { conditions, versions, related_objects: related_objects.clone() }
     }
 
-    /// The part of the next status that these controllers report. One without a result yet keeps its conditions: what an
-    /// apply leaves out is removed.
+    /// The part of the next status that these controllers report. A controller without a result keeps its conditions, because an apply
+    /// removes the conditions that it leaves out.
     #[must_use]
-    pub fn next_of(&self, results: &[(&Controller, Option<&SyncResult>)], now: &str) -> Self {
+    pub fn next_of(&self, results: &[(&SyncController, Option<&SyncResult>)], now: &str) -> Self {
         let conditions = results.iter().flat_map(|(controller, result)| match result {
             Some(result) => self.conditions_of(controller, result, now),
             None => [controller.available, controller.degraded].map(|type_| self.find(type_).cloned()),
@@ -217,8 +216,8 @@ impl Status {
         Self { conditions: conditions.flatten().collect(), ..Self::default() }
     }
 
-    fn conditions_of(&self, controller: &Controller, result: &SyncResult, now: &str) -> [Option<Condition>; 2] {
-        let Controller { name, available, degraded, .. } = *controller;
+    fn conditions_of(&self, controller: &SyncController, result: &SyncResult, now: &str) -> [Option<Condition>; 2] {
+        let SyncController { name, available, degraded, .. } = *controller;
         let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
         let conditions = if let Err(error) = result {
             let nothing_yet = format!("{name} has synced nothing yet");
@@ -239,7 +238,7 @@ impl Status {
     }
 
     /// Whether a controller has ever synced successfully.
-    pub fn is_available(&self, controller: &Controller) -> bool {
+    pub fn is_available(&self, controller: &SyncController) -> bool {
         self.find_true(controller.available).is_some()
     }
 
@@ -249,14 +248,14 @@ impl Status {
     }
 
     /// The error that a controller reports.
-    pub fn problem_of(&self, controller: &Controller) -> Option<&str> {
+    pub fn problem_of(&self, controller: &SyncController) -> Option<&str> {
         Some(&self.find_true(controller.degraded)?.message)
     }
 
     /// Whether this live status contains a writer's own part.
     pub fn has(&self, own: &Self) -> bool {
         own.conditions.iter().all(|condition| self.conditions.contains(condition))
-            // Versions and related objects are the operator's, which always has related objects.
+            // The operator owns the versions and the related objects, of which there are always some.
             && (own.related_objects.is_empty()
                 || (self.versions == own.versions && self.related_objects == own.related_objects))
     }
@@ -269,7 +268,7 @@ impl Status {
         self.find(type_).filter(|condition| condition.status == "True")
     }
 
-    /// The previous condition of the same type, or else this one.
+    /// The previous condition of the same type, or this one if there is none.
     fn kept(&self, otherwise: Condition) -> Condition {
         self.find(&otherwise.type_).cloned().unwrap_or(otherwise)
     }
@@ -300,8 +299,8 @@ pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     })
 }
 
-/// The objects that must-gather collects: both namespaces, the ClusterOperator, every applied object, and the kept
-/// objects of an earlier plan.
+/// The objects that must-gather collects: both namespaces, the ClusterOperator, every applied object, and the kept objects of an earlier
+/// plan.
 pub fn related_objects<'a>(
     own_namespace: &str,
     managed_namespace: &str,

@@ -1,45 +1,45 @@
-//! What a pass has come to for one that is reported to (pure): the same for every status.
+//! The outcome of a pass for one member of the fleet (pure). Every status is computed from it.
 
 use crate::{apply::settled::Settled, object::Key};
 
-/// What a pass has come to for one that is reported to.
+/// The outcome of a pass for one member of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// No provider serves the cluster: why, for people.
+    /// No provider serves the cluster. Holds the reason, for people.
     Nothing(String),
-    /// An input is bad: nothing is changed until it is another one.
+    /// An input is bad. Nothing is changed until it is fixed.
     BadInput,
-    /// A check before the first installation refuses it: which one, and what to do. Nothing is created.
+    /// A check before the first installation refuses it, and nothing is created. Holds the check and its fix.
     Refused(String),
-    /// The administrator wants nothing changed.
+    /// The administrator has paused the management, and nothing is changed.
     Paused,
-    /// It is being removed; what is left.
+    /// Its objects are being deleted. Holds the objects that are left.
     Removing(Vec<String>),
-    /// Nothing of it is left.
+    /// All its objects are deleted.
     Removed,
-    /// It has failed, and that has to be reported.
+    /// The pass has failed with an error that is reported.
     Failed {
         /// The error with its causes, in one line.
         error: String,
-        /// Whether trying again is of no use.
+        /// Whether a retry is of no use.
         is_terminal: bool,
     },
-    /// Everything is applied, and some workloads are being rolled out.
+    /// All objects are applied, and some workloads are being rolled out.
     RollingOut {
-        /// That everything is applied.
+        /// The proof that all objects are applied.
         settled: Settled,
-        /// These workloads.
+        /// The workloads that are being rolled out.
         rollouts: Vec<Key>,
-        /// The nodes that may hold them up, for people, once they take long.
+        /// The nodes that may hold up the rollouts, for people, once these take long.
         nodes: String,
     },
-    /// Everything is applied, and workloads do not come up: why.
+    /// All objects are applied, and a rollout does not end. Holds the reason.
     Stuck(Settled, String),
-    /// Everything is applied and runs.
+    /// All objects are applied, and all workloads run.
     Applied(Settled),
 }
 
-/// These objects, for people.
+/// The names of objects, for people.
 pub fn names(objects: &[Key]) -> String {
     objects.iter().map(Key::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -50,12 +50,12 @@ impl Outcome {
         Self::Failed { error, is_terminal: false }
     }
 
-    /// Whether nothing more is to be done, and nothing is wrong.
+    /// Whether there is nothing left to do, and no problem.
     pub fn is_well(&self) -> bool {
         matches!(self, Self::Nothing(_) | Self::Paused | Self::Removed | Self::Applied(_))
     }
 
-    /// What is wrong, if that does not stand in the inputs: also a rollout that takes long, while nodes may hold it up.
+    /// The problem, unless it is one of the inputs. A rollout that takes long while nodes may hold it up counts as a problem.
     pub fn problem(&self) -> Option<String> {
         match self {
             Self::Refused(error) | Self::Failed { error, .. } | Self::Stuck(_, error) => Some(error.clone()),
@@ -66,7 +66,23 @@ impl Outcome {
         }
     }
 
-    /// Whether it is about a rollout that has not ended.
+    /// The outcome in one line, for the log.
+    pub fn summary(&self) -> String {
+        match self {
+            Self::Nothing(why) => format!("nothing is to be applied: {why}"),
+            Self::BadInput => "an input is bad".to_owned(),
+            Self::Refused(error) | Self::Failed { error, .. } | Self::Stuck(_, error) => error.clone(),
+            Self::Paused => "it is paused: nothing is changed".to_owned(),
+            Self::Removing(left) => format!("removing {}", left.join(", ")),
+            Self::Removed => "all its objects are deleted".to_owned(),
+            Self::RollingOut { rollouts, nodes, .. } => {
+                format!("waiting for the rollout of {}{nodes}", names(rollouts))
+            }
+            Self::Applied(_) => "everything is applied and runs".to_owned(),
+        }
+    }
+
+    /// Whether a rollout has not ended.
     pub fn is_rollout(&self) -> bool {
         matches!(self, Self::RollingOut { .. } | Self::Stuck(..))
     }

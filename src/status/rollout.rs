@@ -1,7 +1,7 @@
 //! The state of a workload's rollout (pure).
 //!
-//! It is judged from the workload's own status, by the rules of the cluster's other operators: reboots and changes of
-//! nodes are no rollout.
+//! It is computed from the workload's own status, by the rules of OpenShift's other operators: reboots and changes of nodes are no
+//! rollout.
 
 use serde_json::Value;
 
@@ -12,17 +12,17 @@ pub(crate) enum Rollout {
     /// The applied object runs, or has nothing to run.
     Done,
     Progressing,
-    /// It waits for others: the workload's controller has given up waiting, or finalizers keep an object that is being
-    /// deleted. It may still succeed.
+    /// The rollout waits for an action: the controller of the workload has given up waiting, or finalizers keep an object that is being
+    /// deleted. The rollout may still succeed.
     Stuck {
         why: String,
     },
 }
 
-/// The rollout of a live object; objects of other kinds are done.
+/// The rollout of a live object. Objects of other kinds are done.
 pub(crate) fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
-        // It is recreated when it is gone.
+        // The object is recreated once it is deleted.
         _ if object["metadata"]["deletionTimestamp"].is_string() => {
             let finalizers = finalizers(object);
             if finalizers.is_empty() {
@@ -55,13 +55,13 @@ fn number(object: &Value, field: &str) -> i64 {
 
 fn daemon_set(object: &Value) -> Rollout {
     let scheduled = number(object, "currentNumberScheduled");
-    // No node may match it.
+    // Possibly no node matches the DaemonSet.
     let is_done = number(object, "desiredNumberScheduled") == 0
         || (scheduled > 0 && number(object, "updatedNumberScheduled") >= scheduled);
     if is_done { Rollout::Done } else { Rollout::Progressing }
 }
 
-/// Whether the rollout of a live object is done but for this many pods; of a Deployment none may be missing, as its pods move
+/// Whether the rollout of a live object is done except for this many pods. No pod of a Deployment may be missing, because its pods move
 /// to other nodes.
 pub(crate) fn is_done_without(object: &Value, pods: usize) -> bool {
     let is_enough = || {

@@ -24,31 +24,30 @@ use crate::{
     text::mask,
 };
 
-/// The state of a workload whose rollout was done, and none of whose pods is ready.
+/// The state of a workload whose rollout was done, but which has no ready pod.
 const UNAVAILABLE: &str = "unavailable";
 
 const LAST_CHANGES: usize = 5;
 
-/// What a read found: `None` if the object does not exist.
-type Found = Option<Value>;
+/// The live state of an object; `None` if it does not exist.
+type LiveObject = Option<Value>;
 
-/// The input of the report; documents that could not be read are `None` and listed in `unread`.
+/// The input of the report. Documents that could not be read are `None` and listed in `unread`.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub platform: Option<String>,
     /// The plan, or the reason why there is none.
     pub plan: Option<Result<Plan, String>>,
-    /// Whether the plan holds the digests of the pods' configuration; without them workloads are not planned
-    /// completely.
+    /// Whether the plan has the digests of the configuration that pods mount. Without them workloads are not planned completely.
     pub knows_digests: bool,
     /// The live state of each planned object.
-    pub live: Vec<Option<Found>>,
+    pub live: Vec<Option<LiveObject>>,
     /// Our objects that are no longer planned, each with its decision.
     pub left_over: Vec<(Value, PruneDecision)>,
     pub pods: Vec<Value>,
     pub events: Vec<Value>,
-    pub cluster_operator: Option<Found>,
-    pub lease: Option<Found>,
+    pub cluster_operator: Option<LiveObject>,
+    pub lease: Option<LiveObject>,
     pub now: Timestamp,
     pub unread: Vec<String>,
 }
@@ -56,9 +55,9 @@ pub(crate) struct Findings {
 /// The report, serialized for programs.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
-    /// Whether the ClusterOperator is available and not degraded, an operator keeps it so, and each workload has a pod that is
-    /// ready; `None` if it cannot be read.
+pub(crate) struct StatusReport {
+    /// Whether the ClusterOperator is available and not degraded, an operator keeps it so, and each workload has a ready pod; `None` if
+    /// it cannot be read.
     pub healthy: Option<bool>,
     operator: OperatorState,
     platform: Option<String>,
@@ -71,7 +70,7 @@ pub(crate) struct Report {
     objects: Vec<ObjectState>,
     rollouts: Vec<RolloutState>,
     conditions: Vec<ConditionState>,
-    /// The newest first.
+    /// The last changes, newest first.
     changes: Vec<LastChange>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
@@ -85,7 +84,7 @@ struct OperatorState {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
-    /// The last renewal of an expired lease; others are renewed all the time.
+    /// The last renewal of an expired lease. A valid lease is renewed all the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     renewed: Option<String>,
 }
@@ -107,7 +106,7 @@ impl OperatorState {
         Self { state: "leading", holder, renewed: None }
     }
 
-    /// Whether nobody repairs anything.
+    /// Whether no operator repairs anything.
     fn is_gone(&self) -> bool {
         matches!(self.state, "expired" | "absent")
     }
@@ -137,7 +136,7 @@ struct RolloutState {
     waits_for: Vec<String>,
 }
 
-/// A condition; without a status if nobody has reported it.
+/// A condition. It has no status if nobody has reported it.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct ConditionState {
     #[serde(rename = "type")]
@@ -156,7 +155,7 @@ struct LastChange {
     what: String,
 }
 
-impl Report {
+impl StatusReport {
     /// The report on a cluster with this managed namespace.
     pub(crate) fn new(findings: &Findings, namespace: &str) -> Self {
         let (provider, planned, why) = match &findings.plan {
@@ -172,7 +171,7 @@ impl Report {
         let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         let rollouts: Vec<_> = live().filter_map(|live| rollout_state(live, findings)).collect();
-        // The conditions are about rollouts, as the Go operator's are: they do not follow pods that fail later.
+        // The conditions are about rollouts, as those of the Go operator are. They do not show pods that fail later.
         let is_served = rollouts.iter().all(|rollout| rollout.state != UNAVAILABLE);
         Self {
             healthy: live_status.map(|_| status.is_healthy() && !operator.is_gone() && is_served),
@@ -259,7 +258,7 @@ fn conditions(reported: &[Condition]) -> Vec<ConditionState> {
         type_: one.type_.clone(),
         status: Some(one.status.clone()),
         reason: one.reason.clone(),
-        // Others may have written it.
+        // Another program may have written the condition.
         message: mask::message(&one.message),
         since: Some(one.last_transition_time.clone()).filter(|time| !time.is_empty()),
     };

@@ -23,7 +23,7 @@ const MOST_EVENTS: usize = 12;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
+pub(crate) struct TrialReport {
     pub test: String,
     pub provider: String,
     pub namespace: String,
@@ -31,10 +31,10 @@ pub(crate) struct Report {
     pub images: Vec<String>,
     pub controllers: Vec<&'static str>,
     pub ready: bool,
-    /// After how many seconds it did, or nobody waited any more.
+    /// The number of seconds until the pods were ready, or until the wait ended.
     pub seconds: u64,
     pub pods: Vec<Pod>,
-    /// The Events about its objects, the newest last.
+    /// The Events about its objects, newest last.
     pub events: Vec<Event>,
     pub left: Vec<Left>,
 }
@@ -44,9 +44,9 @@ pub(crate) struct Report {
 pub(crate) struct Pod {
     pub name: String,
     pub node: String,
-    /// Why it is not ready; `None` if it is.
+    /// The reason why the pod is not ready; `None` if it is ready.
     pub waits_for: Option<String>,
-    /// Its containers, init containers first.
+    /// The containers of the pod, init containers first.
     pub containers: Vec<Container>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Pod {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Container {
     pub name: String,
-    /// Its state, such as `running` or `waiting (ImagePullBackOff)`.
+    /// The state of the container, such as `running` or `waiting (ImagePullBackOff)`.
     pub state: String,
     pub restarts: i64,
     pub log: Vec<String>,
@@ -109,20 +109,20 @@ impl Container {
         Self { name: text(&live["name"]), state, restarts, log: Vec::new() }
     }
 
-    /// Whether its last words are in the log of its previous start.
+    /// Whether its last output is in the log of its previous start.
     pub(crate) fn has_ended(&self) -> bool {
         self.restarts > 0 && !self.state.starts_with("terminated")
     }
 }
 
-/// Whether a live pod is of a workload and ready.
+/// Whether a live pod belongs to a workload and is ready.
 pub(crate) fn is_ready(workload: &Value, pod: &Value) -> bool {
     is_selected(workload, pod)
         && pod["metadata"]["deletionTimestamp"].is_null()
         && condition(pod, "Ready")["status"] == "True"
 }
 
-/// The Events about objects with this end of their names, the oldest first.
+/// The last Events about objects whose names contain `end`, oldest first.
 pub(crate) fn events(live: &[Value], end: &str) -> Vec<Event> {
     let is_about = |event: &&Value| event["involvedObject"]["name"].as_str().is_some_and(|name| name.contains(end));
     let mut about: Vec<_> = live.iter().filter(is_about).collect();
@@ -140,12 +140,12 @@ pub(crate) fn events(live: &[Value], end: &str) -> Vec<Event> {
     about.into_iter().skip(skipped).map(of).collect()
 }
 
-/// A text of others on one line.
+/// A text of another program on one line, sanitized.
 fn text(value: &Value) -> String {
     value.as_str().map(sanitized).unwrap_or_default()
 }
 
-impl Report {
+impl TrialReport {
     pub(crate) fn text(&self) -> String {
         let outcome = if self.ready {
             format!("a pod was ready after {} seconds", self.seconds)
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(pod.containers[0].state, "waiting (CrashLoopBackOff)");
         assert!(pod.containers[0].has_ended() && pod.waits_for.as_ref().unwrap().contains("crashes"), "{pod:?}");
         pod.log("ccm", "starting\n\u{1b}[2Jno access: --client-secret=abc\n");
-        let report = Report {
+        let report = TrialReport {
             test: "ccm-test-abcde".into(),
             provider: "acme".into(),
             namespace: "ccm-test-abcde".into(),
@@ -235,7 +235,7 @@ mod tests {
         assert!(text.contains("NO POD WAS READY within 120 seconds") && text.contains("no access"), "{text}");
         assert!(!text.contains("abc\n") && !text.contains('\u{1b}') && !text.contains("client-secret=abc"), "{text}");
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
-        assert!(Report { pods: Vec::new(), ..report }.text().contains("no pod was created"));
+        assert!(TrialReport { pods: Vec::new(), ..report }.text().contains("no pod was created"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writes the ClusterOperator (IO).
 //!
-//! Each writer has its own field manager and applies its own conditions. Conditions are merged by type, so a writer
-//! never changes those of others. It writes only if the live status differs.
+//! Each writer has its own field manager and applies its own conditions. Conditions are merged by type, so a writer never changes the
+//! conditions of another one. It writes only if the live status differs.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ pub(crate) fn failure(cause: &Cause) -> String {
     format!("failed to write the status of ClusterOperator {NAME}: {}", chain(cause))
 }
 
-/// Whether [`write()`] has anything to write.
+/// Whether [`write()`] would write anything.
 pub(crate) fn is_needed(live: Option<&Value>, own: &Status, is_well: bool) -> bool {
     let Some(live) = live else { return true };
     !Status::of(live).has(own) || (is_well && without_obsolete_condition(live).is_some())
 }
 
-/// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns
-/// how long the next write may take. Returns the object after the writes, `None` if nothing had to be written.
+/// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns the longest time of
+/// the next write. Returns the object after the writes, or `None` if nothing had to be written.
 pub(crate) async fn write(
     client: &Client,
     live: Option<&Value>,
@@ -50,7 +50,7 @@ pub(crate) async fn write(
 ) -> Result<Option<Value>, Cause> {
     let api = request::api(client, &KIND, "");
     if live.is_none() {
-        // The tests exclude that it is broken.
+        // The tests ensure that the manifest is valid.
         let manifest = essence(&yaml::from_str(MANIFEST).unwrap_or_default());
         let params = PatchParams::apply(FIELD_MANAGER).force();
         request::send(budget(), api.patch(NAME, &params, &Patch::Apply(manifest))).await?;

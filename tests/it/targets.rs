@@ -54,7 +54,7 @@ impl Told {
     /// The controllers of `ccm-operator operator` for one cluster, without an election.
     async fn controllers(&self, lab: &Lab, kubeconfig: &Path, metrics: Metrics) -> Result<Controllers> {
         let access = Access { kubeconfig: Some(kubeconfig.to_owned()), ..Access::default() };
-        let client = client::connect(&access, None, None).await?;
+        let client = client::connect(&access, request::REQUEST_TIMEOUT, None, None).await?;
         let settings = ViewSettings {
             facts: Settings {
                 namespace: NAMESPACE.to_owned(),

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod client;
+mod env_file;
 pub mod kubeconfig;
 pub mod read;
 pub mod request;

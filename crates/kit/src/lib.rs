@@ -1,5 +1,5 @@
-//! What a process with controllers needs: a client and watches, leases, health, metrics, logs and changes of files. It
-//! knows no cloud and no product.
+//! The parts of a process with controllers: a client and watches, leases, health, metrics, logs and changes of files. They know no cloud
+//! and no product.
 
 #![forbid(unsafe_code)]
 

@@ -43,7 +43,7 @@ use crate::{
     },
     process::lease::LEASE,
     provider::kubernetes::{INSTANCE_LABEL, Kubernetes},
-    status::trial::{Pod, Report, events, is_ready},
+    status::trial::{Pod, TrialReport, events, is_ready},
 };
 use made::{Objects, may_pass};
 use stop::Stop;
@@ -158,7 +158,7 @@ pub(super) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     Ok(if report.ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<Report> {
+async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<TrialReport> {
     let client = args.cluster.client().await?;
     let name = format!("ccm-test-{}", letters(RandomState::new().hash_one(0)));
     let values = input::values(args, provider, &client).await?;
@@ -209,7 +209,7 @@ async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<Report> 
     if left.is_empty() {
         say("everything is removed");
     }
-    Ok(Report { left, ..report? })
+    Ok(TrialReport { left, ..report? })
 }
 
 impl Test<'_> {
@@ -317,7 +317,7 @@ impl Test<'_> {
         Ok((pods, read::list(self.client, &EVENT, namespace, &ListParams::default()).await?))
     }
 
-    async fn report(&self, end: End, seconds: u64) -> anyhow::Result<Report> {
+    async fn report(&self, end: End, seconds: u64) -> anyhow::Result<TrialReport> {
         let (live, all_events) = self.live().await?;
         let mut pods: Vec<_> = live.iter().map(|pod| Pod::of(pod, &all_events)).collect();
         for pod in &mut pods {
@@ -325,7 +325,7 @@ impl Test<'_> {
         }
         let images = &self.provider.descriptor.images;
         let images = images.iter().map(|(container, image)| kubernetes::reference(container, image, self.ccm));
-        Ok(Report {
+        Ok(TrialReport {
             test: self.trial.name.to_owned(),
             provider: self.provider.descriptor.name.clone(),
             namespace: self.ccm.spec.namespace.clone(),

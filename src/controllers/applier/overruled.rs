@@ -13,36 +13,35 @@ use crate::{
     object::{Key, Object},
 };
 
-/// How long the answer to an apply counts. Then the same apply may be answered in another way, such as without a webhook; if
-/// it is not, nothing is written.
+/// The lifetime of the response to an apply. After that, the same apply may have another result, such as without a webhook. If it does
+/// not, nothing is written.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(45);
 
-/// An object of which the API server keeps other values than planned.
+/// An object whose planned values the API server has changed.
 pub(super) struct Overruled {
     planned: Object,
-    /// The essence of the answer to the apply.
+    /// The essence of the response to the apply.
     answer: Value,
-    /// The paths of the other values; empty if they mean the same.
+    /// The paths of the changed values; empty if they are equivalent.
     fields: Vec<String>,
     since: Instant,
 }
 
 impl Overruled {
-    /// When the API server is asked again; `None` if the other values mean the same.
+    /// The time of the next apply; `None` if the changed values are equivalent.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.fields.is_empty()).then(|| self.since + ANSWER_LIFETIME)
     }
 }
 
 impl Applier {
-    /// The objects of which the API server keeps other values than planned, with the paths of these.
+    /// The objects whose planned values the API server has changed, with the paths of the values.
     pub(in crate::controllers) fn overruled(&self) -> impl Iterator<Item = (&Key, &[String])> {
         let all = self.overruled.iter().map(|(key, overruled)| (key, overruled.fields.as_slice()));
         all.filter(|(_, fields)| !fields.is_empty())
     }
 
-    /// Remembers the fields in which the API server's answer to an apply is not as planned: another apply would be answered
-    /// in the same way.
+    /// Stores the fields of the response to an apply that are not as planned. The same apply would have the same response.
     pub(super) fn compare(&mut self, object: &Object, answer: Option<&Value>) {
         let Some(answer) = answer else { return };
         if ownership::need(object.value(), answer) == Need::Nothing {
@@ -55,7 +54,7 @@ impl Applier {
         self.overruled.insert(object.key(), overruled);
     }
 
-    /// Whether a live object is as the API server has answered to the same plan.
+    /// Whether a live object equals the response of the API server to the same plan.
     pub(super) fn is_answered(&self, object: &Object, live: &Value) -> bool {
         let known = self.overruled.get(&object.key());
         known.is_some_and(|known| {

@@ -18,7 +18,7 @@ fn object(name: &str) -> Object {
     Object::new(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).unwrap()
 }
 
-/// Makes an object one that others keep changing: its repairs are held back for about a minute.
+/// Lets other managers keep changing an object, so that its repairs are held back for about a minute.
 fn contest(applier: &mut Applier, object: &Object) {
     let mut at = Instant::now();
     for _ in 0..20 {
@@ -35,26 +35,28 @@ async fn an_object_that_is_held_back_takes_no_room_of_others() {
     for one in &contested {
         contest(&mut applier, one);
     }
-    applier.make_room(4);
+    applier.limit_writes(4);
     assert!(contested.iter().all(|one| applier.start(one, None).is_none()));
-    assert!(!applier.is_cut, "no pass would ever be whole, and no status written");
+    assert!(!applier.is_limited, "no pass would ever be whole, and no status written");
     assert_eq!(applier.contested.len(), contested.len());
     let others = ["f", "g", "h", "i", "j"].map(object);
     let started = others.iter().filter(|one| applier.start(one, None).is_some()).count();
-    assert_eq!((started, applier.is_cut), (4, true));
+    assert_eq!((started, applier.is_limited), (4, true));
 }
 
 #[tokio::test]
 async fn what_has_no_room_counts_as_no_repair() {
     let mut applier = applier();
     let (written, deleted) = (object("written"), object("deleted"));
-    applier.make_room(0);
+    applier.limit_writes(0);
     for _ in 0..=REPAIRS {
-        assert!(applier.start(&written, None).is_none() && !(applier.has_room() && applier.may_repair(deleted.key())));
+        assert!(
+            applier.start(&written, None).is_none() && !(applier.may_write_more() && applier.may_repair(deleted.key()))
+        );
     }
-    assert!(applier.is_cut && applier.contested.is_empty());
-    applier.make_room(1);
-    assert!(applier.has_room() && applier.may_repair(deleted.key()), "the room is used by the deletion itself");
-    assert!(applier.start(&written, None).is_some() && !applier.is_cut);
-    assert!(applier.start(&written, None).is_none() && applier.is_cut);
+    assert!(applier.is_limited && applier.contested.is_empty());
+    applier.limit_writes(1);
+    assert!(applier.may_write_more() && applier.may_repair(deleted.key()), "the room is used by the deletion itself");
+    assert!(applier.start(&written, None).is_some() && !applier.is_limited);
+    assert!(applier.start(&written, None).is_none() && applier.is_limited);
 }

@@ -10,7 +10,7 @@ use crate::{
     grace::TRANSIENT_ERROR_GRACE,
 };
 
-/// How many answers in a row have to differ from the version that counts, all in one direction, before it changes: an hour.
+/// The number of successive answers, all higher or all lower than the version in use, after which it changes: an hour of answers.
 const ANSWERS: usize = 6;
 
 #[derive(Default)]
@@ -21,16 +21,16 @@ pub(super) struct ApiServer {
     backoff: Backoff,
 }
 
-/// The version that counts, of API servers behind one address. During an upgrade they differ, and any of them may answer.
+/// The version in use, of several API servers behind one address. During an upgrade they differ, and any of them may answer.
 #[derive(Debug, Default)]
 struct Version {
     counts: Option<Minor>,
-    /// The last answers, as far as all of them are higher, or all lower.
+    /// The last answers, if all of them are higher or all are lower than the version in use.
     others: Vec<Minor>,
 }
 
 impl Version {
-    /// Takes an answer. The first one counts at once.
+    /// Adds an answer. The first one is used at once.
     fn take(&mut self, answer: Minor) {
         let counts = *self.counts.get_or_insert(answer);
         let direction = answer.cmp(&counts);
@@ -45,7 +45,7 @@ impl Version {
 }
 
 impl ApiServer {
-    /// Asks for the version, if the last answer is old. `before` is the version that counted for an earlier process.
+    /// Asks for the version if the last answer is old. `before` is the version that an earlier process has used.
     pub(super) async fn ask(
         &mut self,
         client: &kube::Client,
@@ -94,7 +94,7 @@ impl ApiServer {
 mod tests {
     use super::*;
 
-    /// The versions that count after each of these answers.
+    /// The versions in use after each of these answers.
     fn counting(answers: &[u32]) -> Vec<u32> {
         let mut version = Version::default();
         let take = |answer: &u32| {
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Of all sequences: without that many answers in one direction nothing changes, so not back and forth either.
+    /// In all sequences of answers the version changes only after that many answers in one direction, so it never changes back and forth.
     #[test]
     fn nothing_but_answers_in_a_row_changes_what_counts() {
         const LENGTH: u32 = 10;

@@ -1,4 +1,4 @@
-//! Refuses changes that no pod would survive, before anything is written (pure, but for what it asks of the watches).
+//! Refuses changes that no pod would survive, before anything is written (pure, except for reads of the watches).
 //!
 //! With several pods, a rollout keeps a pod until the next one is ready. A single pod is removed first, and its
 //! replacement may never start. If a DaemonSet no longer selects the nodes, all pods go at once. Changed inputs come
@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::Member;
+use super::{Member, stage::Stage};
 use crate::{
     apply::inventory::{Inventory, Location},
     cluster::seen::Seen,
@@ -31,25 +31,14 @@ use crate::{
 /// The fields of a pod that decide on which nodes it runs.
 const PLACEMENT: [&str; 3] = ["nodeSelector", "affinity", "tolerations"];
 
-/// What was found out about the change to a new plan.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum Change {
-    /// Nothing yet: what runs has not been seen.
-    #[default]
-    Unknown,
-    Accepted,
-    /// It is refused, for what was seen then.
-    Refused(Box<Grounds>),
-}
-
-/// What a change was refused for, besides the inputs.
+/// The state of the cluster on which a refusal is based.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grounds {
-    /// The workload as it would have become.
+    /// The planned workload.
     workload: Object,
-    /// The resource version of the live one.
+    /// The resource version of the live workload.
     live: Option<String>,
-    /// The count of the nodes.
+    /// The revision of the counts of nodes.
     nodes: u64,
 }
 
@@ -68,17 +57,16 @@ fn version(workload: &Object, observer: &Observer) -> Option<String> {
 }
 
 impl Member {
-    /// Has its inputs validated again if its change was refused, and the nodes or the workload have changed since.
-    pub(super) fn reconsider(&mut self, Target { observer, node_counts, .. }: &Target) {
-        if matches!(&self.change, Change::Refused(grounds) if grounds.have_changed(observer, node_counts)) {
+    /// Validates the inputs again if their change was refused, and the nodes or the workload have changed since.
+    pub(super) fn reconsider_refusal(&mut self, Target { observer, node_counts, .. }: &Target) {
+        if matches!(&self.stage, Stage::Refused(_, grounds) if grounds.have_changed(observer, node_counts)) {
             self.forget_validation();
         }
     }
 
-    /// Accepts or refuses what its inputs come to, also while it is paused.
-    pub(super) fn weigh(&mut self, Target { observer, node_counts, .. }: &Target) {
-        let is_planned = self.validation.as_ref().is_some_and(|validation| validation.objects.is_some());
-        if self.change != Change::Unknown || !is_planned {
+    /// Accepts or refuses the change to the plan of good inputs, also while the member is paused.
+    pub(super) fn decide_change(&mut self, Target { observer, node_counts, .. }: &Target) {
+        if !matches!(self.stage, Stage::Validated(_)) || self.stage.objects().is_none() {
             return;
         }
         let Some(workload) = workload(self.planned()).filter(|_| !self.is_removed()) else {
@@ -94,19 +82,19 @@ impl Member {
         }
     }
 
-    /// Why a change to this workload would leave no pod, if so. One that somebody has deleted is about to come back as it was accepted;
-    /// without that there is nothing to lose.
+    /// Why a change to this workload would leave no pod, if so. A workload that somebody has deleted counts as it was accepted, because it
+    /// is about to be recreated. Without an accepted plan there is no pod to lose.
     fn risk(&self, wanted: &Object, observer: &Observer) -> Option<InputProblem> {
         let accepted = || workload(self.accepted.as_deref()?).map(Object::value);
         let runs = observer.live(wanted).or_else(accepted)?;
-        risk((self.ccm()?, self.validation.as_ref()?), wanted, runs, || observer.nodes().collect())
+        risk((self.ccm()?, self.validation()?), wanted, runs, || observer.nodes().collect())
     }
 
-    /// Where its objects are planned, and the workload is whose change was refused: nothing may be in force.
+    /// The locations in which its objects are planned, and the one of a refused workload, which no plan in force may have.
     pub(super) fn locations(&self) -> Inventory {
         let planned = Inventory::of(self.planned());
-        match &self.change {
-            Change::Refused(grounds) => planned.union(&Inventory::of(std::slice::from_ref(&grounds.workload))),
+        match &self.stage {
+            Stage::Refused(_, grounds) => planned.union(&Inventory::of(std::slice::from_ref(&grounds.workload))),
             _ => planned,
         }
     }
@@ -127,7 +115,7 @@ fn risk(
     let problem = validation.version.as_ref().and_then(|(choice, _)| choice.problem.as_ref());
     let unknown = problem.filter(|(reason, _)| *reason == UNKNOWN_VERSION && !is_meant(Check::Version));
     let unknown = unknown.filter(|_| may_end_pods(wanted.value(), runs)).map(|(_, problem)| problem);
-    let is_moved = moves(wanted.value(), runs) && !is_meant(Check::ControlPlane);
+    let is_moved = may_move(wanted.value(), runs) && !is_meant(Check::ControlPlane);
     if unknown.is_none() && !is_moved {
         return None;
     }
@@ -152,26 +140,26 @@ fn pod(workload: &Value) -> &Value {
     &workload["spec"]["template"]["spec"]
 }
 
-/// Whether pods may have other nodes afterwards.
-fn moves(wanted: &Value, runs: &Value) -> bool {
+/// Whether a change may move pods to other nodes.
+fn may_move(wanted: &Value, runs: &Value) -> bool {
     PLACEMENT.iter().any(|field| pod(wanted)[field] != pod(runs)[field])
 }
 
-/// Whether pods with another image end for this one: by its rollout, or because there will be fewer before that is done.
+/// Whether a change ends pods with another image: by its rollout, or because there are fewer pods before a rollout is done.
 fn may_end_pods(wanted: &Value, runs: &Value) -> bool {
-    let has_fewer = || moves(wanted, runs) || wanted["spec"]["replicas"] != runs["spec"]["replicas"];
+    let has_fewer = || may_move(wanted, runs) || wanted["spec"]["replicas"] != runs["spec"]["replicas"];
     container(pod(wanted))["image"] != container(pod(runs))["image"]
         || (rollout::of(runs) != Rollout::Done && has_fewer())
 }
 
-/// How many pods there are both before and after a change, of which a rollout leaves one in place if there are several. Those of a
-/// DaemonSet end on nodes that it leaves. None survives a rollout that may end all of them at once.
+/// The number of pods that exist both before and after a change. If there are several, a rollout leaves one in place. The pods of a
+/// DaemonSet end on nodes that it no longer selects. None survives a rollout that may end all of them at once.
 fn survivors(wanted: &Value, runs: &Value, nodes: &[Node]) -> u64 {
     let spec = &wanted["spec"];
     let (before, after, ends_all) = if wanted["kind"] == "DaemonSet" {
         let stays = |node: &&Node| obstacle(wanted, node).is_none() && placement::fits(pod(runs), node);
         let has_pod = |node: &&Node| placement::fits(pod(wanted), node);
-        // Also where a node is not ready: the missing pod counts as one of those that may be missing.
+        // A node that is not ready counts, too: its missing pod is one of the pods that may be missing.
         let all = nodes.iter().filter(has_pod).count() as u64;
         let unavailable = scaled(&spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"], all, true);
         let after = nodes.iter().filter(stays).count() as u64;
@@ -185,7 +173,7 @@ fn survivors(wanted: &Value, runs: &Value, nodes: &[Node]) -> u64 {
     if ends_all { 0 } else { before.as_u64().unwrap_or(after).min(after) }
 }
 
-/// How many of all pods a field means, a number or a percentage, as the controller of their workload reads it; `None` without the
+/// The number of pods that a field with a number or a percentage means, as the controller of the workload reads it. `None` without the
 /// field: the default leaves a pod in place if there are several.
 fn scaled(field: &Value, all: u64, rounds_up: bool) -> Option<u64> {
     let Some(percentage) = field.as_str() else { return field.as_u64() };
@@ -193,7 +181,7 @@ fn scaled(field: &Value, all: u64, rounds_up: bool) -> Option<u64> {
     Some(if rounds_up { hundredths.div_ceil(100) } else { hundredths / 100 })
 }
 
-/// Why no node takes the pods, if so: what keeps the node out that is nearest to it.
+/// Why no node takes the pods, if so. Names the obstacle of the node that is nearest to taking them.
 fn nowhere(wanted: &Value, nodes: &[Node]) -> Option<String> {
     let keeps_out = |node| Some((obstacle(wanted, node)?, &node.name));
     let all: Option<Vec<_>> = nodes.iter().map(keeps_out).collect();

@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use crate::{api::status::Status, status::ccm::READY};
 
-/// How long it is taken for as old as it was. Then the whole status is tried.
+/// The time after which the whole status is sent again, in case the definition is newer by then.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// A field of the status by the names on the way to it; `[]` stands for each item of a list.
+/// The path of a field of the status, name by name; `[]` stands for each item of a list.
 type Field = Vec<String>;
 
-/// What the definition lacks of the status of one `CloudControllerManager`, as far as that has such fields.
+/// The fields of the status of a `CloudControllerManager` that the definition is known to lack.
 #[derive(Debug, Default)]
 pub(super) struct Definition {
     lacks: BTreeSet<Field>,
@@ -28,7 +28,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Whether everything of the status is known, or to be tried.
+    /// Whether no field is known to be missing, or all fields are sent again.
     pub(super) fn takes_all(&self, now: Instant) -> bool {
         self.due().is_none_or(|due| due <= now)
     }
@@ -37,7 +37,7 @@ impl Definition {
         self.refused.map(|refused| refused + PERIOD)
     }
 
-    /// What can be written of a status; its condition `Ready` names the fields that are left out.
+    /// The part of a status that the definition accepts. Its condition `Ready` names the fields that are left out.
     pub(super) fn fit<'a>(&self, status: &'a Status, now: Instant) -> Cow<'a, Status> {
         if self.takes_all(now) {
             return Cow::Borrowed(status);
@@ -50,7 +50,7 @@ impl Definition {
         Cow::Owned(fitting)
     }
 
-    /// The same as it is sent.
+    /// The same part as the JSON to send.
     pub(super) fn value(&self, status: &Status, now: Instant) -> Value {
         let mut value = serde_json::to_value(status).unwrap_or_default();
         for field in self.lacks.iter().filter(|_| !self.takes_all(now)) {
@@ -59,7 +59,7 @@ impl Definition {
         value
     }
 
-    /// What is wrong, and what to do.
+    /// The problem and its fix, for people.
     pub(super) fn problem(&self) -> String {
         let fields = self.lacks.iter().map(|field| format!("status.{}", field.join(".").replace(".[]", "[]")));
         format!(
@@ -69,7 +69,7 @@ impl Definition {
         )
     }
 
-    /// Takes what the API server would keep of a status that it has refused. Returns whether it would lack a field.
+    /// Finds the missing fields in the response to a refused status, `kept`. Returns whether there is one.
     pub(super) fn refused(&mut self, sent: &Value, kept: &Value, now: Instant) -> bool {
         let mut lacks = BTreeSet::new();
         compare(sent, kept, &mut Vec::new(), &mut lacks);
@@ -94,7 +94,7 @@ impl Definition {
     }
 }
 
-/// Finds the fields that have been sent and not kept.
+/// Finds the fields that were sent and not stored.
 fn compare(sent: &Value, kept: &Value, at: &mut Field, lacks: &mut BTreeSet<Field>) {
     match (sent, kept) {
         (Value::Object(sent), Value::Object(kept)) => {
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// What a definition without these fields keeps.
+    /// The part of a status that a definition without these fields stores.
     fn kept(without: &[&[&str]]) -> Value {
         let mut value = serde_json::to_value(status()).unwrap();
         for field in without {
@@ -193,11 +193,11 @@ mod tests {
         let mut expected = old;
         expected["conditions"][0]["message"] = Value::Null;
         assert_eq!(written, expected);
-        // As it will be read: nothing is to be written again.
+        // As the status will be read, so that nothing is written again.
         assert_eq!(Status::deserialize(definition.value(&fitting, start)).unwrap(), fitting);
         assert!(!definition.accepted(start), "a part of it");
 
-        // A field of an item that there was not before.
+        // A field of an item that the previous status did not have.
         let now = start + PERIOD / 2;
         let sent = definition.value(&fitting, now);
         let mut less = sent.clone();

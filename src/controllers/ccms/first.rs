@@ -1,9 +1,8 @@
 //! The checks before a first installation (IO). A failed check prevents the installation, and never affects a
 //! cloud-controller-manager that is installed.
 //!
-//! The live Deployment or DaemonSet, or else the status, shows whether one is installed, so a restart of the operator
-//! changes nothing. The checks are not made for one that is installed. For one that is refused they are repeated, less
-//! and less often.
+//! The live Deployment or DaemonSet, or else the status, shows whether a cloud-controller-manager is installed, so a restart of the
+//! operator changes nothing. An installed one is not checked. The checks of a refused one are repeated, less and less often.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,44 +41,46 @@ use crate::{
     status::ccm::was_installed,
 };
 
-/// The first and the longest pause after a refusal; each is twice the one before. Of a large cluster a snapshot is many requests.
+/// The first and the longest pause after a refusal. Each pause is twice the previous one, because the snapshot of a large cluster takes
+/// many requests.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(600));
 
-/// What is asked about one `CloudControllerManager`.
+/// The input of the checks of one `CloudControllerManager`.
 #[derive(Clone, PartialEq, Eq)]
 pub(in crate::controllers) struct Question {
     namespace: String,
     /// The user name of its ServiceAccount.
     user: Option<String>,
-    /// What the operator needs for it.
+    /// The permissions that the operator needs for it.
     needs: BTreeSet<Need>,
 }
 
-pub(in crate::controllers) struct Found {
+/// The state of the cluster, for the checks of all members.
+pub(in crate::controllers) struct ClusterState {
     snapshot: Snapshot,
-    /// What the operator lacks, of all that it needs.
+    /// The needed permissions that the operator lacks.
     missing: Seen<BTreeSet<Need>>,
-    /// By whose bindings each account may delete nodes already.
+    /// The bindings by which each ServiceAccount may delete nodes already.
     deletion_permissions: BTreeMap<String, Seen<Option<Vec<String>>>>,
 }
 
-/// The questions, by the names of the `CloudControllerManager`s, and the answer.
-pub(in crate::controllers) type Answer = (BTreeMap<String, Question>, Result<Found, Error>);
+/// The questions, by the names of the `CloudControllerManager`s, and the state of the cluster.
+pub(in crate::controllers) type SnapshotResult = (BTreeMap<String, Question>, Result<ClusterState, Error>);
 
-/// What stands before the first installation of one.
+/// The checks before the first installation of a `CloudControllerManager`.
 #[derive(Default)]
 pub(super) struct Gate {
-    /// Whether it is installed, or may be.
+    /// Whether the `CloudControllerManager` is installed, or may be.
     pub(super) is_open: bool,
-    /// What the checks have shown, if this process has made them.
+    /// The results of the checks, if this process has made them.
     pub(super) rows: Option<Vec<Row>>,
     backoff: Backoff,
-    /// After a refusal: the pause, and its end.
+    /// The pause after a refusal, and its end.
     refused: Option<(Duration, Instant)>,
 }
 
 impl Gate {
-    /// Why it is closed, once that is known; an error is what is waited for, and whether that is to be reported.
+    /// Why the gate is closed. While this is not known, the error that delays the checks, and whether it is reported.
     pub(super) fn refusal(&self) -> Result<String, (String, bool)> {
         match &self.rows {
             Some(rows) if refusal(rows).is_some() => Ok(line(rows, Outcome::Refused)),
@@ -99,7 +100,7 @@ impl Gate {
         self.backoff.due().max(self.refused.map(|(_, until)| until))
     }
 
-    fn take(&mut self, rows: Vec<Row>) {
+    fn update(&mut self, rows: Vec<Row>) {
         self.is_open = refusal(&rows).is_none();
         self.backoff = Backoff::default();
         let pause = self.refused.map_or(PAUSE.0, |(pause, _)| (pause * 2).min(PAUSE.1));
@@ -115,7 +116,7 @@ impl Gate {
 }
 
 impl Ccms {
-    /// Checks those that are to be installed for the first time.
+    /// Checks the members that are about to be installed for the first time.
     pub(super) fn check_first(&mut self, view: &View, pass: &mut Pass) {
         if let Some(answer) = self.snapshots.answer.take() {
             self.take_snapshot(view, answer);
@@ -129,10 +130,10 @@ impl Ccms {
             if member.gate.is_open || !is_seen(&view.target.observer, member.planned()) {
                 continue;
             }
-            // Also one whose inputs are bad, or that is paused: what it has is kept as it should be.
+            // This holds for bad inputs and for a pause, too: its objects are kept as planned.
             if is_installed(&view.target.observer, name) {
                 member.gate.is_open = true;
-            } else if let Some(bad) = member.validation.as_ref().filter(|validation| validation.objects.is_none()) {
+            } else if let Some(bad) = member.validation().filter(|validation| validation.objects.is_none()) {
                 member.gate.rows = Some(inputs::rows(bad, Reader::Operator).into());
             } else if !member.objects().is_empty() && member.gate.is_due() {
                 due.extend(member.question().map(|question| (name.clone(), question)));
@@ -141,7 +142,7 @@ impl Ccms {
         if !self.snapshots.is_running && !due.is_empty() {
             let (client, catalog) = (view.target.client.clone(), view.catalog.clone());
             self.snapshots.start(async move {
-                let found = find(&client, &catalog, &due).await;
+                let found = read_state(&client, &catalog, &due).await;
                 (due, found)
             });
         }
@@ -149,8 +150,8 @@ impl Ccms {
         pass.due.extend(closed.filter_map(|member| member.gate.due()));
     }
 
-    /// Validates those that a snapshot was taken for, unless they ask for something else by now.
-    fn take_snapshot(&mut self, view: &View, (questions, found): Answer) {
+    /// Checks the members that a snapshot was taken for, unless their inputs have changed since.
+    fn take_snapshot(&mut self, view: &View, (questions, found): SnapshotResult) {
         let is_current = |name: &str, question: &Question| {
             let member = self.fleet.get(name).filter(|member| !member.gate.is_open && !member.is_removed());
             member.and_then(Member::question).is_some_and(|now| now == *question)
@@ -171,7 +172,7 @@ impl Ccms {
             let permission = permission.unwrap_or(Ok(None));
             let Some(rows) = self.rows(view, &name, &nodes, (&question, &found, permission.clone())) else { continue };
             self.fleet.entry(name).and_modify(|member| {
-                member.gate.take(rows);
+                member.gate.update(rows);
                 member.guard.was_asked(permission);
             });
         }
@@ -182,7 +183,7 @@ impl Ccms {
         view: &View,
         name: &str,
         nodes: &[Node],
-        (question, found, deletion_permission): (&Question, &Found, Seen<Option<Vec<String>>>),
+        (question, found, deletion_permission): (&Question, &ClusterState, Seen<Option<Vec<String>>>),
     ) -> Option<Vec<Row>> {
         let member = self.fleet.get(name)?;
         let wanted = member.ccm()?;
@@ -201,7 +202,7 @@ impl Ccms {
             catalog: &view.catalog,
             ccm: wanted,
             provider: view.catalog.kubernetes_of(&wanted.spec.provider).ok()?,
-            validation: member.validation.as_ref()?,
+            validation: member.validation()?,
             is_installed: Ok(false),
             others: Ok(others.collect()),
             nodes: Ok(nodes),
@@ -213,9 +214,13 @@ impl Ccms {
     }
 }
 
-async fn find(client: &Client, catalog: &Catalog, questions: &BTreeMap<String, Question>) -> Result<Found, Error> {
+async fn read_state(
+    client: &Client,
+    catalog: &Catalog,
+    questions: &BTreeMap<String, Question>,
+) -> Result<ClusterState, Error> {
     let namespaces: BTreeSet<_> = questions.values().map(|question| question.namespace.as_str()).collect();
-    // Others are in kube-system, or where ours are: there the operator may look.
+    // Other cloud-controller-managers are in kube-system or in these namespaces, which the operator may read.
     let locations = namespaces.iter().copied().chain([DEFAULT_NAMESPACE]).collect();
     let snapshot = read::snapshot(client, catalog, &locations, &namespaces).await?;
     let needs = questions.values().flat_map(|question| &question.needs).cloned().collect();
@@ -224,10 +229,10 @@ async fn find(client: &Client, catalog: &Catalog, questions: &BTreeMap<String, Q
     for user in questions.values().filter_map(|question| question.user.as_ref()) {
         deletion_permissions.insert(user.clone(), read::deletion_permission(client, user).await?);
     }
-    Ok(Found { snapshot, missing, deletion_permissions })
+    Ok(ClusterState { snapshot, missing, deletion_permissions })
 }
 
-/// Whether a kind of objects runs pods for long.
+/// Whether objects of a kind run pods for long.
 pub(super) fn is_workload(kind: &str) -> bool {
     matches!(kind, "Deployment" | "DaemonSet")
 }
@@ -236,10 +241,10 @@ pub(super) fn is_workload(kind: &str) -> bool {
 fn is_seen(observer: &Observer, planned: &[Object]) -> bool {
     let mut locations = planned.iter().filter(|object| is_workload(object.kind().kind)).map(Location::of);
     let is_synced = |location| observer.watches.seen(&Id::Ours(location)).is_some_and(seen::Seen::is_synced);
-    locations.all(is_synced) && !observer.awaits_leftovers()
+    locations.all(is_synced) && !observer.is_awaiting_leftovers()
 }
 
-/// Whether it has a workload, or had one when its status was last written: somebody has deleted that since.
+/// Whether a `CloudControllerManager` has a workload, or had one when its status was last written.
 fn is_installed(observer: &Observer, name: &str) -> bool {
     live_of(observer, name).any(|(location, _)| is_workload(location.kind.kind))
         || observer.watches.get(&Id::Ccms, name).is_some_and(was_installed)
@@ -248,7 +253,7 @@ fn is_installed(observer: &Observer, name: &str) -> bool {
 impl Member {
     fn question(&self) -> Option<Question> {
         let namespace = self.ccm()?.spec.namespace.clone();
-        let user = self.identity.as_ref().map(CcmIdentity::user);
+        let user = self.identity().map(CcmIdentity::user);
         Some(Question { namespace, user, needs: permissions::needs(self.objects()) })
     }
 }

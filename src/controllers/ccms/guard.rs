@@ -1,8 +1,7 @@
 //! The guard of nodes (IO): decides in each pass which nodes may be deleted, and writes the decision in two steps.
 //!
-//! The decision is pure (`nodes/guard.rs`), and the objects are those of the plan. A confirmation that no longer holds
-//! is withdrawn before the API server is asked anything. Questions are asked only while nodes are to be deleted or
-//! permissions have changed.
+//! The decision is pure (`nodes/guard.rs`), and the objects belong to the plan. A confirmation that no longer holds is withdrawn before
+//! any request is sent. The API server is asked only while nodes are about to be deleted or permissions have changed.
 
 mod proof;
 mod report;
@@ -47,49 +46,50 @@ use crate::{
     status::{ccm, outcome::Outcome, rollout},
 };
 
-/// Why a leader is not known that nobody has asked for.
+/// The reason why the leader is not known before its lease has been read.
 const NOT_ASKED: &str = "its lease has not been read yet";
 
 /// The guard of one `CloudControllerManager`.
 #[derive(Default)]
 pub(super) struct Guarded {
-    /// What the policy should list and the role grant.
+    /// The nodes that the policy should list and the role should grant.
     pub(super) deletable: Deletable,
-    /// Since when each entry of the policy has been seen.
+    /// The time since which each entry of the policy has been seen.
     seen: BTreeMap<String, Instant>,
-    /// The policy and the binding in which that was: one that is created again is another one.
+    /// The uids of the policy and of the binding in which the entries were seen. A recreated object has another uid.
     seen_in: Option<[String; 2]>,
-    /// Whether the cloud-controller-manager may delete any node, by permissions that others grant, `None` without an answer; and when
-    /// that was asked.
+    /// Whether the cloud-controller-manager may delete any node by permissions that others grant (`None` without an answer), and the time
+    /// of the question.
     is_free: Option<(Option<bool>, Instant)>,
-    /// The permissions at that time.
+    /// The state of the live permissions at that time.
     permissions: Option<BTreeSet<String>>,
-    /// Since when the pod of the current rollout that leads has led, or why that is not known; and when that was asked.
+    /// The time since which the leading pod of the current rollout has led, or why this is not known, and the time of the question.
     leads_since: Option<(Result<Timestamp, String>, Instant)>,
     decision: Option<Decision>,
-    /// What was confirmed before that.
+    /// The entries that the previous decision confirmed.
     before: Vec<Entry>,
-    /// The nodes whose deletions count for the limit of an hour; `None` while that cannot be seen.
+    /// The nodes whose deletions count for the limit per hour; `None` while the nodes cannot be seen.
     deleted: Option<Vec<Deleted>>,
-    /// Until when each of them counts, by uid. Found out once: no jump of the clock makes them forgotten.
+    /// The time until which each deletion counts, by uid. It is computed once, so that a jump of the clock does not change it.
     counted: BTreeMap<String, Instant>,
-    /// Why what is decided from has not been seen for long, if so.
+    /// The lasting problem of the watches that the decision depends on.
     pub(super) blind: Option<String>,
 }
 
 impl Guarded {
-    /// Decides nothing, because what is decided from cannot be seen.
+    /// Drops the decision, because the nodes or Events that it depends on cannot be seen.
     fn forget(&mut self) {
         (self.deletable, self.decision, self.deleted) = (Deletable::default(), None, None);
         self.before.clear();
     }
 
-    /// Notes what the checks before the first installation have asked for.
+    /// Stores the answer about permissions that the checks before the first installation have got.
     pub(super) fn was_asked(&mut self, deletion_permission: Seen<Option<Vec<String>>>) {
         self.is_free = deletion_permission.ok().map(|held| (Some(held.is_some()), Instant::now()));
     }
 
-    /// Counts the deletions that a status reports. `clock` is the process's own, which nobody sets: it decides how long each counts.
+    /// Counts the deletions that a status reports. `clock` is the monotonic clock, which nobody can set. It decides how long each
+    /// deletion counts.
     fn count(&mut self, before: &Deletion, nodes: &[Node], now: Timestamp, clock: Instant) {
         let counted = &mut self.counted;
         let deleted = guard::deleted(before, nodes, now, |one| {
@@ -105,19 +105,19 @@ struct Known<'a> {
     nodes: &'a [Node],
     events: &'a [NodeEvent],
     now: Timestamp,
-    /// Why only what people have allowed may be confirmed now, if so.
+    /// Why only nodes that an administrator has allowed may be confirmed now.
     unsettled: Option<&'a str>,
-    /// Why the nodes may be out of date, if so.
+    /// Why the observed nodes may be out of date.
     stale: Option<&'a str>,
 }
 
 impl Ccms {
-    /// Decides for each `CloudControllerManager` which nodes may be deleted: first by what is known, so that permissions which are to go
-    /// wait for no answer, then by what the API server answers.
+    /// Decides for each `CloudControllerManager` which nodes may be deleted. The first decision uses only what is known, so that a
+    /// withdrawal waits for no response. The second one uses the responses of the API server.
     pub(super) async fn guard_nodes(&mut self, view: &mut View, pass: &mut Pass) {
         let now = now_in_seconds();
         let events = view.target.observer.refusals();
-        let nodes: Vec<Node> = if self.needs_nodes(&view.target.observer, events.as_deref()) {
+        let nodes: Vec<Node> = if self.may_confirm_nodes(&view.target.observer, events.as_deref()) {
             view.target.observer.nodes().collect()
         } else {
             Vec::new()
@@ -142,14 +142,14 @@ impl Ccms {
             member.guard.count(&status(&view.target.observer, name).node_deletion, &nodes, now, Instant::now());
             member.decide_deletions(name, view, known(name), pass);
         }
-        self.take_back(view).await;
+        self.withdraw_grants(view).await;
         let (names, mut asked): (Vec<String>, usize) = (self.fleet.keys().cloned().collect(), 0);
         for name in &names {
-            // The answers for one may let the first name be granted, which limits those for the others.
-            let room = self.room();
+            // The answers for one member may grant the first name, which limits the questions for the others.
+            let limit = self.work_limit();
             let Some(member) = self.fleet.get_mut(name) else { continue };
-            if asked >= room {
-                // The next pass asks for it. Until then nothing is granted that nobody has asked for.
+            if asked >= limit {
+                // The next pass asks for this member. Until then no name is granted that is not granted yet.
                 pass.due.push(Instant::now());
                 member.grant_nothing_new(&view.target.observer);
             } else if let Some(known) = known(name) {
@@ -158,8 +158,8 @@ impl Ccms {
         }
     }
 
-    /// Whether a node can be confirmed, or has been.
-    fn needs_nodes(&self, observer: &Observer, events: Option<&[NodeEvent]>) -> bool {
+    /// Whether a node can be confirmed now, or is confirmed already.
+    fn may_confirm_nodes(&self, observer: &Observer, events: Option<&[NodeEvent]>) -> bool {
         let is_busy = |(name, member): (&String, &Member)| {
             let allows = member.ccm().is_some_and(|ccm| !ccm.spec.node_deletion.allow.is_empty());
             allows || !status(observer, name).node_deletion.confirmed.is_empty()
@@ -167,12 +167,12 @@ impl Ccms {
         events.is_some_and(|events| !events.is_empty()) || self.fleet.iter().any(is_busy)
     }
 
-    /// The objects in force, with what is confirmed.
+    /// The objects in force, with the confirmed nodes.
     pub(super) fn confirmed_objects(&self) -> Vec<Object> {
-        let of_one = |member: &Member| -> Vec<Object> {
+        let own = |member: &Member| -> Vec<Object> {
             member.objects().iter().map(|object| confirmed(object.clone(), &member.guard.deletable)).collect()
         };
-        self.fleet.values().flat_map(of_one).collect()
+        self.fleet.values().flat_map(own).collect()
     }
 }
 
@@ -186,8 +186,8 @@ fn status(observer: &Observer, name: &str) -> Status {
 }
 
 impl Member {
-    /// Decides by what is known which nodes may be deleted, and what the policy and the role become. Without the Events nothing is
-    /// known, and nothing granted.
+    /// Decides from the known state which nodes may be deleted, and the entries of the policy and of the role. Without the Events nothing
+    /// is decided or granted.
     fn decide_deletions(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
         self.guard.before = self.guard.decision.take().map(|decision| decision.confirmed).unwrap_or_default();
         (self.guard.deletable, self.guard.blind) = (Deletable::default(), None);
@@ -195,7 +195,7 @@ impl Member {
             return;
         }
         if !self.is_paused() {
-            // What the role grants stays listed until it is taken back.
+            // The names that the role grants stay in the policy until they are withdrawn.
             self.guard.deletable = lists::next(&[], &BTreeSet::new(), &self.live(&view.target.observer)).0;
         }
         let Some(ccm) = self.ccm().cloned() else { return };
@@ -242,8 +242,8 @@ impl Member {
         })
     }
 
-    /// Whether nodes would be deleted if something were otherwise.
-    pub(super) fn keeps_nodes(&self) -> bool {
+    /// Whether nodes wait to be deleted.
+    pub(super) fn has_waiting_nodes(&self) -> bool {
         self.guard.decision.as_ref().is_some_and(|decision| !decision.waiting.is_empty())
     }
 
@@ -251,12 +251,12 @@ impl Member {
         self.guard.is_free.and_then(|(is_free, _)| is_free)
     }
 
-    /// Why nothing may be confirmed now.
+    /// Why no node may be confirmed now.
     fn obstacle(&self, guard: &Guard) -> Option<String> {
         if self.is_paused() {
             return Some("spec.management is Paused: nothing is confirmed meanwhile".to_owned());
         }
-        if let Some(problem) = self.validation.as_ref().and_then(|validation| validation.problem()) {
+        if let Some(problem) = self.validation().and_then(|validation| validation.problem()) {
             return Some(format!("an input of the cloud-controller-manager is bad: {}", problem.reason));
         }
         match self.is_free() {
@@ -266,7 +266,7 @@ impl Member {
         }
     }
 
-    /// Why the cloud-controller-manager may not be as planned, or not yet: then only what people have allowed is confirmed.
+    /// Why the cloud-controller-manager may not run as planned yet. Then only nodes that an administrator has allowed are confirmed.
     fn unsettled(&self, applier: &Applier, nodes: &[Node], observer: &Observer) -> Option<String> {
         let rolled_out = match &self.progress.last {
             Some(Outcome::Applied(_)) => true,
@@ -279,7 +279,7 @@ impl Member {
         let mut own = self.planned().iter().filter(|object| !is_of_guard(object.value()));
         own.find_map(|object| {
             let key = object.key();
-            let is_skipped = object.pod_spec().is_some() && applier.skips(&key);
+            let is_skipped = object.pod_spec().is_some() && applier.is_skipped(&key);
             if is_skipped {
                 return Some(format!("{key} is annotated to be left alone: what it runs is not known"));
             }
@@ -287,15 +287,15 @@ impl Member {
         })
     }
 
-    /// Whether only pods on nodes of the control plane that are not ready are missing: a machine that is gone runs none, and its
-    /// node must not keep itself from being deleted.
+    /// Whether only the pods on unready nodes of the control plane are missing. A machine that is gone runs no pod, which must not keep
+    /// its own Node from being deleted.
     fn runs_on_ready_nodes(&self, nodes: &[Node], observer: &Observer) -> bool {
         let unready = nodes.iter().filter(|node| node.is_control_plane && !node.is_ready()).count();
         let mut workloads = self.planned().iter().filter(|object| object.pod_spec().is_some_and(is_ccm));
         workloads.all(|object| observer.live(object).is_some_and(|live| rollout::is_done_without(live, unready)))
     }
 
-    /// The states of the live roles and bindings, once all of them exist.
+    /// The resource versions of the live roles and bindings, once all of them exist.
     fn live_permissions(&self, observer: &Observer) -> Option<BTreeSet<String>> {
         let permissions = self.planned().iter().filter(|object| object.kind().is_identity());
         let version = |live: &Value| live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
@@ -306,7 +306,7 @@ impl Member {
         self.planned().iter().find(|object| object.kind().kind == kind && is_of_guard(object.value()))
     }
 
-    /// The entries of the policy and the identities of policy and binding, if both are live as planned.
+    /// The entries of the policy, and the uids of the policy and its binding, if both are live as planned.
     fn in_force(&self, observer: &Observer) -> Option<(BTreeSet<String>, [String; 2])> {
         let policy = self.planned_of_guard("ValidatingAdmissionPolicy")?;
         let binding = self.planned_of_guard("ValidatingAdmissionPolicyBinding")?;
@@ -317,7 +317,8 @@ impl Member {
         Some((listed(policy, live_policy).filter(|_| is_bound)?, [uid(live_policy), uid(live_binding)]))
     }
 
-    /// Notes what has just been written: the time of an entry starts with it. Returns whether permissions are new, and to be asked for.
+    /// Updates the times of the entries from the live policy. Returns whether the permissions have changed, so that they have to be asked
+    /// for.
     pub(super) fn see_guard(&mut self, observer: &Observer) -> bool {
         self.live(observer);
         let permissions = self.live_permissions(observer);
@@ -325,7 +326,7 @@ impl Member {
         is_on && self.guard.decision.is_some() && permissions.is_some() && permissions != self.guard.permissions
     }
 
-    /// What is live, and for how long it has been seen.
+    /// The live entries of the policy with their ages, and the live grants.
     fn live(&mut self, observer: &Observer) -> lists::Live {
         let granted = self.live_grants(observer);
         let Some((entries, identities)) = self.in_force(observer) else {

@@ -1,5 +1,5 @@
-//! One `CloudControllerManager`: its inputs and their result, and which of several that exclude each other is refused (pure, but for
-//! what it asks of the watches).
+//! One `CloudControllerManager`: its inputs and their plan, and the decision which of two that exclude each other is refused (pure,
+//! except for reads of the watches).
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::{
     Ccms, DEFAULT_NAMESPACE,
-    change::{Change, Grounds},
+    change::Grounds,
     definition::Definition,
     first::{Gate, is_workload},
     guard::Guarded,
     report::live_of,
+    stage::{CONFLICT, Stage},
 };
 use crate::{
     api::{
@@ -19,13 +20,18 @@ use crate::{
         spec::{Lifecycle, Management},
         status::Status,
     },
-    controllers::{observer::Observer, progress::Progress, view::ViewSettings},
+    apply::settled::Settled,
+    controllers::{
+        observer::Observer,
+        progress::{Progress, Rollouts, held_up_by},
+        view::ViewSettings,
+    },
     facts::{
         ccm::{Ccm, Controller},
         cluster::Cluster,
     },
     nodes::identity::CcmIdentity,
-    object::Object,
+    object::{Key, Object},
     plan::kubernetes::{
         conflict::{Running, Standing, as_it_runs, conflict},
         sources::{Found, InputProblem, Named},
@@ -36,42 +42,51 @@ use crate::{
     status::{ccm::NotInitializing, outcome::Outcome},
 };
 
-/// The reason of one that another one excludes.
-const CONFLICT: &str = "Conflict";
+/// The spec of a `CloudControllerManager`, as far as it has been read.
+#[derive(Default)]
+enum Spec {
+    /// The spec has not been read, or has to be read again.
+    #[default]
+    Unread,
+    /// The spec cannot be read, or the installation does not allow it. Holds the reason and the message.
+    Unusable(&'static str, String),
+    Read(Box<ReadSpec>),
+}
 
+/// A spec that was read, and its consequences before any other input is known.
+struct ReadSpec {
+    ccm: Ccm,
+    /// The place in which its cloud-controller-manager is looked for.
+    identity: Option<CcmIdentity>,
+    /// The ConfigMaps and Secrets that it names.
+    named: Vec<Named>,
+}
+
+/// One `CloudControllerManager`. Its spec is read, its inputs are validated, and the change to their plan is accepted or refused.
 #[derive(Default)]
 pub(super) struct Member {
     pub(super) generation: i64,
-    /// What it asks for, or why that cannot be read.
-    ccm: Option<Result<Ccm, (&'static str, String)>>,
-    /// The digest of the external provider that its objects are of, as its status says, unless they are to go.
-    applied_digest: Option<String>,
-    /// Where its cloud-controller-manager is to be looked for.
-    pub(super) identity: Option<CcmIdentity>,
-    /// What its workloads run.
-    pub(super) running: Option<Running>,
-    pub(super) named: Vec<Named>,
-    /// What was seen of that at the last validation, unless it has to be validated again.
-    found: Option<Vec<Found>>,
     created: String,
-    /// What the inputs come to; `None` until all of them have been looked at.
-    pub(super) validation: Option<Validation>,
-    /// The plan in force: the last one that was accepted while nothing was paused. It stays while an input is bad or a change refused.
+    /// The digest of the external provider that its status reports as applied, unless the objects of that provider are removed.
+    applied_digest: Option<String>,
+    spec: Spec,
+    pub(super) stage: Stage,
+    /// The plan in force: the last one that was accepted while nothing was paused. It stays while an input is bad or a change is refused.
     pub(super) accepted: Option<Vec<Object>>,
-    /// Whether what runs may become what the inputs come to.
-    pub(super) change: Change,
+    /// The image and the controllers of its live workloads.
+    pub(super) running: Option<Running>,
     pub(super) gate: Gate,
     pub(super) progress: Progress,
-    /// When the status was last written, and what.
+    /// The status that was last written, and the time of the write.
     pub(super) written: Option<(Instant, Status)>,
-    /// What the installed definition lacks of it.
+    /// The fields of the status that the installed CustomResourceDefinition lacks.
     pub(super) definition: Definition,
     pub(super) guard: Guarded,
 }
 
 impl Ccms {
-    /// Notes what the workloads run. Returns whether that has changed.
-    pub(super) fn see_running(&mut self, observer: &Observer) -> bool {
+    /// Updates the images and the controllers that the live workloads run. Returns whether one has changed.
+    pub(super) fn update_running(&mut self, observer: &Observer) -> bool {
         let mut has_changed = false;
         for (name, member) in &mut self.fleet {
             let workloads = live_of(observer, name).filter(|(location, _)| is_workload(location.kind.kind));
@@ -82,7 +97,7 @@ impl Ccms {
         has_changed
     }
 
-    /// Refuses a `CloudControllerManager` that would have an object, a lease or a controller of one that goes first, or that runs.
+    /// Refuses each `CloudControllerManager` that would share an object, a lease or a controller with one that goes first or runs.
     pub(super) fn exclude_conflicts(&mut self, catalog: &Catalog) {
         let as_it_runs = |(name, member): (&String, &Member)| {
             Some((name.clone(), as_it_runs(member.ccm()?, member.running.as_ref()?)))
@@ -97,19 +112,19 @@ impl Ccms {
             let wanted = member.ccm().filter(|_| !member.is_removed()).cloned();
             let is_change = member.order(name, member.running.as_ref()).0 != Standing::Runs;
             let running = live.iter().filter(|(other, _)| is_change && other != name).map(|(_, other)| other);
-            let of_ccm = wanted
+            let conflict_of_ccm = wanted
                 .as_ref()
                 .filter(|_| member.is_good())
                 .and_then(|ccm| first.iter().chain(running).find_map(|other| conflict(catalog, ccm, other)));
-            let of_object = member.planned().iter().find_map(|object| {
+            let conflict_of_object = member.planned().iter().find_map(|object| {
                 let other: &String = keys.get(&object.key())?;
                 Some(format!("metadata.name: {} is an object of the CloudControllerManager {other}", object.key()))
             });
-            if let Some(problem) = of_ccm.or(of_object) {
+            if let Some(problem) = conflict_of_ccm.or(conflict_of_object) {
                 member.exclude(problem);
                 continue;
             }
-            // Whether its inputs are good does not count: nothing is to go from one to the other and back.
+            // Bad inputs do not change the order, so that objects do not move from one to the other and back.
             first.extend(wanted);
             keys.extend(member.planned().iter().map(|object| (object.key(), name.clone())));
         }
@@ -117,6 +132,7 @@ impl Ccms {
 }
 
 impl Member {
+    /// Reads the live object. A changed spec has to be validated again.
     pub(super) fn read(&mut self, live: &Value, cluster: Cluster, settings: &ViewSettings, catalog: &Catalog) {
         self.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
         live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().clone_into(&mut self.created);
@@ -124,95 +140,120 @@ impl Member {
         let is_removed = settings.remove_providers.iter().any(|name| live["spec"]["provider"] == **name);
         self.applied_digest = digest.filter(|_| !is_removed).map(str::to_owned);
         let ccm = ccm(live, cluster, settings, catalog);
-        if self.ccm.as_ref() == Some(&ccm) {
+        let is_unchanged = match (&self.spec, &ccm) {
+            (Spec::Unusable(reason, message), Err(error)) => (reason, message) == (&error.0, &error.1),
+            (Spec::Read(spec), Ok(ccm)) => spec.ccm == *ccm,
+            _ => false,
+        };
+        if is_unchanged {
             return;
         }
-        (self.ccm, self.validation) = (Some(ccm), None);
+        self.spec = match ccm {
+            Ok(ccm) => Spec::Read(Box::new(ReadSpec::new(ccm, catalog))),
+            Err((reason, message)) => Spec::Unusable(reason, message),
+        };
+        self.stage = Stage::Unvalidated;
         if !self.gate.is_open {
             self.gate = Gate::default();
         }
-        // What is to go reads nothing.
-        let reads = self.ccm().filter(|_| !self.is_removed());
-        self.named = reads.map(|ccm| validation::needs(catalog, ccm)).unwrap_or_default();
-        self.identity =
-            self.ccm().and_then(|ccm| CcmIdentity::kubernetes(catalog.kubernetes_of(&ccm.spec.provider).ok()?, ccm));
     }
 
-    /// Has it read again.
-    pub(super) fn forget(&mut self) {
-        self.ccm = None;
+    /// Reads the `CloudControllerManager` again at the next pass.
+    pub(super) fn forget_spec(&mut self) {
+        self.spec = Spec::Unread;
     }
 
-    /// Where its cloud-controller-manager is to be looked for, if that should initialize nodes.
+    /// Validates the inputs again at the next pass.
+    pub(super) fn forget_validation(&mut self) {
+        self.stage = Stage::Unvalidated;
+    }
+
+    /// The place in which its cloud-controller-manager is looked for, if it should initialize nodes.
     pub(super) fn initializes(&self) -> Result<&CcmIdentity, NotInitializing> {
         let is_on = |ccm: &Ccm| ccm.controllers().any(|on| on == Controller::CloudNode);
         match self.ccm() {
             _ if self.is_removed() => Err(NotInitializing::Removed),
             Some(ccm) if !is_on(ccm) => Err(NotInitializing::ControllerOff),
-            _ => self.identity.as_ref().ok_or(NotInitializing::BadInput),
+            _ => self.identity().ok_or(NotInitializing::BadInput),
         }
     }
 
-    /// Whether the object has been read, be it to no avail.
+    /// Whether the object has been read, even if its spec cannot be used.
     pub(super) fn is_read(&self) -> bool {
-        self.ccm.is_some()
+        !matches!(self.spec, Spec::Unread)
     }
 
-    /// What it asks for, if that can be read.
-    pub(super) fn ccm(&self) -> Option<&Ccm> {
-        self.ccm.as_ref()?.as_ref().ok()
-    }
-
-    /// Why what it asks for cannot be read, or is not allowed by the installation, if so.
-    pub(super) fn why_unreadable(&self) -> Option<&str> {
-        self.ccm.as_ref()?.as_ref().err().map(|(_, message)| message.as_str())
-    }
-
-    /// Validates the inputs, once all have been looked at, if one has changed.
-    pub(super) fn validate(&mut self, catalog: &Catalog, observer: &Observer) {
-        let found: Option<Vec<_>> = self.named.iter().map(|named| observer.found(&named.reference)).collect();
-        let (Some(found), Some(ccm)) = (found, &self.ccm) else { return };
-        if self.validation.is_some() && self.found.as_ref() == Some(&found) {
-            return;
+    fn read_spec(&self) -> Option<&ReadSpec> {
+        match &self.spec {
+            Spec::Read(spec) => Some(spec),
+            Spec::Unread | Spec::Unusable(..) => None,
         }
-        let validated = match ccm {
-            Ok(ccm) => {
+    }
+
+    /// The spec with its defaults, if it can be used.
+    pub(super) fn ccm(&self) -> Option<&Ccm> {
+        self.read_spec().map(|spec| &spec.ccm)
+    }
+
+    /// The place in which the cloud-controller-manager is looked for.
+    pub(super) fn identity(&self) -> Option<&CcmIdentity> {
+        self.read_spec()?.identity.as_ref()
+    }
+
+    /// The ConfigMaps and Secrets that the spec names.
+    pub(super) fn named(&self) -> &[Named] {
+        self.read_spec().map_or(&[], |spec| &spec.named)
+    }
+
+    /// Why the spec cannot be read, or is not allowed by the installation.
+    pub(super) fn why_unusable(&self) -> Option<&str> {
+        match &self.spec {
+            Spec::Unusable(_, message) => Some(message),
+            Spec::Unread | Spec::Read(_) => None,
+        }
+    }
+
+    /// Validates the inputs if one has changed, once all of them have been seen.
+    pub(super) fn validate(&mut self, catalog: &Catalog, observer: &Observer) {
+        let seen: Option<Vec<_>> = self.named().iter().map(|named| observer.found(&named.reference)).collect();
+        let Some(seen) = seen.filter(|seen| !self.stage.is_current(seen)) else { return };
+        let validation = match &self.spec {
+            Spec::Unread => return,
+            Spec::Unusable(reason, message) => Validation::refused(reason, message.clone()),
+            Spec::Read(spec) => {
                 let of = |reference: &_| {
-                    let known = self.named.iter().zip(&found).find(|(named, _)| named.reference == *reference);
+                    let known = spec.named.iter().zip(&seen).find(|(named, _)| named.reference == *reference);
                     known.map_or(Found::Absent, |(_, found)| found.clone())
                 };
-                let orphaned = self.why_orphaned(ccm, catalog);
+                let orphaned = self.why_orphaned(&spec.ccm, catalog);
                 let refused = orphaned.map(|why| Validation::refused("ProviderNotGiven", why));
-                refused.unwrap_or_else(|| validation::validate(catalog, ccm, of))
+                refused.unwrap_or_else(|| validation::validate(catalog, &spec.ccm, of))
             }
-            Err((reason, message)) => Validation::refused(reason, message.clone()),
         };
-        (self.validation, self.found, self.change) = (Some(validated), Some(found), Change::Unknown);
+        self.stage = Stage::validated(validation, seen);
     }
 
-    pub(super) fn forget_validation(&mut self) {
-        (self.validation, self.change) = (None, Change::Unknown);
-    }
-
-    /// Puts in force what its inputs come to, unless it is paused.
+    /// Puts the plan in force, unless the member is paused.
     pub(super) fn accept_change(&mut self) {
-        self.change = Change::Accepted;
+        self.stage.accept();
         if !self.is_paused() {
-            self.accepted = self.validation.as_ref().and_then(|validation| validation.objects.clone());
+            self.accepted = self.stage.objects().map(<[Object]>::to_vec);
         }
     }
 
-    /// Refuses what its inputs come to; the plan that was accepted last stays in force.
+    /// Refuses the plan. The plan that was accepted last stays in force.
     pub(super) fn refuse_change(&mut self, grounds: Grounds, problem: InputProblem) {
-        self.change = Change::Refused(Box::new(grounds));
-        let Some(validation) = &mut self.validation else { return };
-        let refused = validation.objects.take();
-        validation.configuration = Some(Err(problem));
+        let refused = self.stage.refuse(grounds, problem);
         // The same plan may have been accepted when something else ran.
         self.accepted.take_if(|accepted| refused.as_ref() == Some(accepted));
     }
 
-    /// Why no other provider may take the place of the external one that its objects are of.
+    /// Refuses the member, because another one has the same object, lease or controller.
+    fn exclude(&mut self, problem: String) {
+        (self.stage, self.accepted) = (Stage::excluded(problem), None);
+    }
+
+    /// Why the built-in provider may not replace the external one that has installed its objects.
     fn why_orphaned(&self, ccm: &Ccm, catalog: &Catalog) -> Option<String> {
         let name = &ccm.spec.provider;
         let digest = self.applied_digest.as_ref().filter(|_| !self.is_removed())?;
@@ -225,15 +266,7 @@ impl Member {
         })
     }
 
-    /// Refuses it for what another one has.
-    pub(super) fn exclude(&mut self, problem: String) {
-        self.validation = Some(Validation::refused(CONFLICT, problem));
-        self.accepted = None;
-        // The other one may go.
-        self.found = None;
-    }
-
-    /// The order of precedence: of two that stand alike, the older one goes first.
+    /// The order of precedence. Of two with the same standing, the older one goes first.
     pub(super) fn order<'a>(&'a self, name: &'a str, running: Option<&Running>) -> (Standing, (&'a str, &'a str)) {
         let standing = match self.ccm() {
             Some(ccm) => Standing::of(ccm, self.gate.is_open, running),
@@ -242,14 +275,15 @@ impl Member {
         (standing, (&self.created, name))
     }
 
-    pub(super) fn is_validated(&self) -> bool {
-        self.validation.is_some()
+    /// The result of the validation, if the inputs are validated.
+    pub(super) fn validation(&self) -> Option<&Validation> {
+        self.stage.validation()
     }
 
-    /// Whether its own inputs are known, and good: what is wrong with them is reported first.
+    /// Whether its own inputs are validated and good. A conflict with another member does not count.
     pub(super) fn is_good(&self) -> bool {
         let is_own = |problem: &InputProblem| problem.reason != CONFLICT;
-        self.validation.as_ref().is_some_and(|validation| !validation.problem().is_some_and(is_own))
+        self.validation().is_some_and(|validation| !validation.problem().is_some_and(is_own))
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -260,35 +294,59 @@ impl Member {
         self.ccm().is_some_and(|ccm| ccm.spec.management == Management::Removed)
     }
 
-    /// The objects that its inputs come to, whether or not they are accepted yet; while an input is bad, those in force.
+    /// The planned objects, whether or not they are accepted yet; while an input is bad, the objects in force.
     pub(super) fn planned(&self) -> &[Object] {
-        let validated = self.validation.as_ref().and_then(|validation| validation.objects.as_deref());
-        validated.or(self.accepted.as_deref()).unwrap_or_default()
+        self.stage.objects().or(self.accepted.as_deref()).unwrap_or_default()
     }
 
-    /// The objects that are to go, where nothing should exist.
+    /// The outcome of the rollouts of its planned objects, which are applied.
+    pub(super) fn outcome_of_rollouts(&mut self, observer: &Observer, settled: Settled, rollouts: Rollouts) -> Outcome {
+        let planned = self.stage.objects().or(self.accepted.as_deref()).unwrap_or_default();
+        let held_up_by = |waiting: &[Key]| held_up_by(observer.nodes(), planned, waiting);
+        self.progress.of_rollouts(settled, rollouts, held_up_by)
+    }
+
+    /// The objects that are deleted if nothing should exist.
     pub(super) fn removed(&self) -> &[Object] {
-        self.validation.as_ref().map_or(&[], |validation| &validation.removed)
+        self.validation().map_or(&[], |validation| &validation.removed)
     }
 
-    /// Those that are to be applied.
+    /// The objects that are applied.
     pub(super) fn objects(&self) -> &[Object] {
         if self.is_paused() { &[] } else { self.accepted.as_deref().unwrap_or_default() }
     }
 
-    /// Whether what it has and should not have is to go: the plan in force was made of its current inputs.
+    /// Whether its objects that are no longer planned are deleted: the plan in force is the one of its current inputs.
     pub(super) fn may_prune(&self) -> bool {
-        let is_good = self.validation.as_ref().is_some_and(|validation| validation.objects.is_some());
-        is_good && self.change == Change::Accepted && !self.is_paused()
+        matches!(self.stage, Stage::Accepted(_)) && !self.is_paused()
     }
 
-    /// Whether nothing more is to be done for it, and nothing is wrong.
+    /// Whether there is nothing left to do for it, and no problem.
     pub(super) fn is_well(&self) -> bool {
         self.progress.last.as_ref().is_some_and(Outcome::is_well)
     }
 }
 
-/// What a live object asks for; else a reason and a message.
+#[cfg(test)]
+impl Member {
+    /// A member whose inputs are validated.
+    pub(super) fn validated(validation: Validation) -> Self {
+        Self { stage: Stage::validated(validation, Vec::new()), ..Self::default() }
+    }
+}
+
+impl ReadSpec {
+    fn new(ccm: Ccm, catalog: &Catalog) -> Self {
+        // A removed member needs no input.
+        let is_removed = ccm.spec.management == Management::Removed;
+        let named = if is_removed { Vec::new() } else { validation::needs(catalog, &ccm) };
+        let provider = catalog.kubernetes_of(&ccm.spec.provider).ok();
+        let identity = provider.and_then(|provider| CcmIdentity::kubernetes(provider, &ccm));
+        Self { ccm, identity, named }
+    }
+}
+
+/// The spec of a live object with its defaults, or the reason and the message why it cannot be used.
 fn ccm(
     live: &Value,
     cluster: Cluster,
@@ -297,14 +355,14 @@ fn ccm(
 ) -> Result<Ccm, (&'static str, String)> {
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     check::name(name).map_err(|(field, problem)| ("Invalid", format!("{field}: {problem}")))?;
-    // The API server knows the fields: what is unknown here is of another version of the operator.
+    // The API server has validated the fields, so an unknown field belongs to another version of the operator.
     let ccm = Ccm::of_live(live, cluster);
     let mut ccm = ccm.map_err(|error| ("Unknown", format!("spec: {error}; this may need a newer operator")))?;
-    // It goes with everything that it has.
+    // A deleted object is removed with everything that it has.
     if live["metadata"]["deletionTimestamp"].is_string() {
         ccm.spec.management = Management::Removed;
     }
-    // Nothing that the installation does not allow any more keeps one from going.
+    // The limits of the installation do not block a removal.
     if ccm.spec.management == Management::Removed {
         return Ok(ccm);
     }
@@ -325,7 +383,7 @@ fn ccm(
         return Err(("NodeDeletionNotAllowed", message.to_owned()));
     }
     let provider = catalog.kubernetes_of(&ccm.spec.provider);
-    // The objects of its provider are to go. One that is refused may only be mistyped.
+    // The objects of its provider are removed, unless a provider is refused: that one may have this name.
     if settings.remove_providers.contains(&ccm.spec.provider) && catalog.refused().is_empty() && provider.is_err() {
         ccm.spec.management = Management::Removed;
         return Ok(ccm);

@@ -1,5 +1,4 @@
-//! Writes the status of each `CloudControllerManager` (IO): only differences, and counts no more often than people read
-//! them.
+//! Writes the status of each `CloudControllerManager` (IO): only if it differs, and less often if only counts of nodes do.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use tracing::{info, warn};
 use super::{
     Member,
     guard::record_deletions,
-    report::{Reporter, is_of, live_of},
+    report::{Reporter, is_object_of, live_of},
 };
 use crate::{
     api::{
@@ -27,7 +26,7 @@ use crate::{
     },
     controllers::{
         Pass, now_in_seconds,
-        observer::{Id, Observer},
+        observer::{Id, InputKind, Observer},
         target::Target,
         view::View,
     },
@@ -39,11 +38,11 @@ use crate::{
     },
 };
 
-/// The shortest time between two writes of a status that differ only in which nodes are meant, and how many.
+/// The shortest time between two writes of a status that differ only in names and counts of nodes.
 const COUNT_PERIOD: Duration = Duration::from_secs(10);
 
 impl Reporter<'_> {
-    /// Writes the status of one, unless it is so already.
+    /// Writes the status of a member, unless it has not changed.
     pub(super) async fn write(
         &self,
         (member, name): (&mut Member, &str),
@@ -51,7 +50,7 @@ impl Reporter<'_> {
         pass: &mut Pass,
     ) -> Result<(), String> {
         let Some(outcome) = &member.progress.last else { return Ok(()) };
-        if !self.executor.writes() {
+        if self.executor.is_dry_run() {
             return Ok(());
         }
         let Some(live) = view.target.observer.watches.get(&Id::Ccms, name) else { return Ok(()) };
@@ -65,7 +64,7 @@ impl Reporter<'_> {
         let initialization = (is_seen && member.is_read()).then(|| member.initialization(&view.target));
         let input = Input {
             generation: member.generation,
-            validation: member.validation.as_ref(),
+            validation: member.validation(),
             cluster: self.cluster,
             outcome,
             preflight: member.gate.rows.as_deref(),
@@ -73,7 +72,7 @@ impl Reporter<'_> {
             nodes: initialization.as_ref(),
             gone_nodes: &gone_nodes,
             guard: Some(&guard),
-            remarks: &(self.executor.remarks(is_of(member, name, view))
+            remarks: &(self.executor.remarks(is_object_of(member, name, view))
                 + &self.may_be_left(member, &view.target.observer)),
             now: &time,
         };
@@ -81,14 +80,14 @@ impl Reporter<'_> {
         let now = Instant::now();
         let mut next = member.definition.fit(&whole, now).into_owned();
         if next == previous {
-            member.progress.writer.is_done();
+            member.progress.writer.succeeded();
             pass.due.extend(member.definition.due());
             return Ok(());
         }
         let written = member.written.as_ref();
-        // Nodes come and go by the hundred, and others watch the status, too.
+        // Hundreds of nodes may come and go, and other clients watch the status, too.
         let free = written.map(|(written, _)| *written + COUNT_PERIOD).filter(|free| *free > now);
-        if let Some(free) = free.filter(|_| counts_only(&previous, &next)) {
+        if let Some(free) = free.filter(|_| is_count_change(&previous, &next)) {
             pass.due.push(free);
             return Ok(());
         }
@@ -102,7 +101,7 @@ impl Reporter<'_> {
             });
         }
         let mut answer = self.apply_status(&view.target.client, name, &member.definition.value(&next, now)).await;
-        // It may have been refused for a field that the definition lacks. The API server has no word for that but the text.
+        // The API server may refuse a field that the definition lacks. Only the text of its error shows that.
         if answer.as_ref().is_err_and(|cause| matches!(cause.code(), 422 | 500)) {
             let is_known = member.definition.due().is_some();
             let sent = member.definition.value(&next, now);
@@ -124,13 +123,13 @@ impl Reporter<'_> {
                 if member.definition.accepted(now) {
                     info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
                 }
-                member.progress.writer.is_done();
-                // The answer may hold a change of somebody else's, which the watch then does not tell any more.
+                member.progress.writer.succeeded();
+                // The response may have a change by somebody else, which the watch does not report any more.
                 let metadata = &written["metadata"];
                 let is_same = metadata["generation"].as_i64() == Some(member.generation)
                     && metadata["annotations"] == annotations;
                 if !is_same {
-                    view.target.observer.ccms_changed = true;
+                    view.target.observer.mark_changed(InputKind::Ccms);
                     pass.due.push(Instant::now());
                 }
                 member.written = Some((Instant::now(), ccm::of(&written)));
@@ -139,7 +138,7 @@ impl Reporter<'_> {
                 record_deletions(&view.target.events, name, deletions, &gone_nodes);
                 Ok(())
             }
-            // It has just been deleted.
+            // The CloudControllerManager has just been deleted.
             Err(cause) if cause.is_absent() => Ok(()),
             Err(cause) => {
                 let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
@@ -153,7 +152,7 @@ impl Reporter<'_> {
         write::apply(client, (&CLOUD_CONTROLLER_MANAGER, name), FIELD_MANAGER, status, budget).await
     }
 
-    /// What the API server would keep of a status.
+    /// The status that the API server would store.
     async fn kept_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
         let params = PatchParams {
             dry_run: true,
@@ -168,25 +167,25 @@ impl Reporter<'_> {
 }
 
 impl Member {
-    /// The nodes, as far as it initializes them.
+    /// The initialization of the nodes by this member.
     fn initialization(&self, target: &Target) -> Initialization {
         let Target { node_counts, diagnoser, .. } = target;
         let waiting = |identity: &CcmIdentity| diagnoser.waiting(&identity.provider).cloned().collect();
         Initialization {
             total: node_counts.total,
             uninitialized: node_counts.uninitialized,
-            is_diagnosed: self.initializes().map_or(true, |identity| diagnoser.knows(identity, node_counts)),
+            is_diagnosed: self.initializes().map_or(true, |identity| diagnoser.has_diagnosed(identity, node_counts)),
             waiting: self.initializes().map(waiting),
         }
     }
 }
 
-/// Whether two statuses differ only in the nodes that they name, and in the counts of nodes.
-fn counts_only(previous: &Status, next: &Status) -> bool {
+/// Whether two statuses differ only in the names and the counts of nodes.
+fn is_count_change(previous: &Status, next: &Status) -> bool {
     let mut same = next.clone();
     same.nodes.clone_from(&previous.nodes);
     same.node_deletion.waiting.clone_from(&previous.node_deletion.waiting);
-    for condition in same.conditions.iter_mut().filter(|one| counts_nodes(one)) {
+    for condition in same.conditions.iter_mut().filter(|one| has_counts(one)) {
         let is_it = |one: &&Condition| (&one.type_, &one.reason) == (&condition.type_, &condition.reason);
         if let Some(before) = previous.conditions.iter().find(is_it) {
             condition.message.clone_from(&before.message);
@@ -195,8 +194,8 @@ fn counts_only(previous: &Status, next: &Status) -> bool {
     same == *previous
 }
 
-/// Whether the message of a condition has numbers of nodes. `Ready` has no others while the pods stay as they are.
-fn counts_nodes(condition: &Condition) -> bool {
+/// Whether the message of a condition has counts of nodes. The message of `Ready` has no other counts while the pods stay the same.
+fn has_counts(condition: &Condition) -> bool {
     match condition.type_.as_str() {
         NODES_INITIALIZED | NODE_DELETION_SAFE => true,
         READY => condition.status == "True",
@@ -204,7 +203,7 @@ fn counts_nodes(condition: &Condition) -> bool {
     }
 }
 
-/// The pods of one: those of the planned workload, or else of one that it has. `None` while these have not been seen.
+/// The pods of the planned workload of a member, or else of a live one. `None` while the workload has not been seen.
 fn workload(member: &Member, name: &str, observer: &Observer) -> Option<Workload> {
     if let Some(planned) = member.planned().iter().find(|object| object.pod_spec().is_some_and(is_ccm)) {
         observer.watches.seen(&Id::Ours(Location::of(planned))).filter(|seen| seen.is_synced())?;
@@ -212,7 +211,7 @@ fn workload(member: &Member, name: &str, observer: &Observer) -> Option<Workload
     }
     let mut live = live_of(observer, name);
     let live = live.find(|(_, live)| is_ccm(&live["spec"]["template"]["spec"]));
-    let none = || (member.is_validated() && !observer.awaits_leftovers()).then(Workload::default);
+    let none = || (member.validation().is_some() && !observer.is_awaiting_leftovers()).then(Workload::default);
     live.map(|(location, live)| ccm::workload(location.kind.kind, live)).or_else(none)
 }
 
@@ -245,19 +244,19 @@ mod tests {
             one
         };
         let before = of(["False", "TooManyNodes", "3 of 9"], &["a", "b", "c"]);
-        assert!(counts_only(&before, &of(["False", "TooManyNodes", "4 of 9"], &["a", "b", "c", "d"])));
-        assert!(!counts_only(&before, &of(["False", "NoReadyNode", "why"], &["a", "b", "c"])), "another reason");
-        assert!(!counts_only(&before, &of(["True", "Guarded", ""], &[])));
+        assert!(is_count_change(&before, &of(["False", "TooManyNodes", "4 of 9"], &["a", "b", "c", "d"])));
+        assert!(!is_count_change(&before, &of(["False", "NoReadyNode", "why"], &["a", "b", "c"])), "another reason");
+        assert!(!is_count_change(&before, &of(["True", "Guarded", ""], &[])));
         let mut confirmed = before.clone();
         confirmed.node_deletion.confirmed = vec!["a/u".into()];
-        assert!(!counts_only(&before, &confirmed), "a node may go as soon as that is written");
+        assert!(!is_count_change(&before, &confirmed), "a node may go as soon as that is written");
         let mut pods = before.clone();
         pods.workload.ready = 1;
-        assert!(!counts_only(&before, &pods));
+        assert!(!is_count_change(&before, &pods));
         let mut failed = before.clone();
         failed.conditions[0] = condition(READY, "False", "ApplyFailed", "why");
         let mut otherwise = failed.clone();
         otherwise.conditions[0].message = "another error".into();
-        assert!(!counts_only(&failed, &otherwise));
+        assert!(!is_count_change(&failed, &otherwise));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     apply::inventory::Location,
     cluster::{
         seen::Seen,
-        watch::{Selector, Target},
+        watch::{Collection, Selector},
     },
     facts::{DOCUMENTS, Document},
     grace::TRANSIENT_ERROR_GRACE,
@@ -27,25 +27,25 @@ use crate::{
     status,
 };
 
-/// The kind of a cluster.
+/// The type of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controllers) enum ClusterType {
-    /// Not known yet.
+    /// The watches have not answered yet.
     #[default]
     Unknown,
-    /// It has neither kind so far.
+    /// The cluster has neither OpenShift's objects nor a `CloudControllerManager` so far.
     Neither,
-    /// OpenShift or OKD: the Infrastructure and the ClusterOperator.
+    /// OpenShift or OKD: the cluster has the Infrastructure or the ClusterOperator.
     OpenShift,
-    /// Any other: `CloudControllerManager`s.
+    /// Any other Kubernetes, with `CloudControllerManager`s.
     Kubernetes,
 }
 
-/// The watch of what a cluster is asked for first.
+/// The watch that shows first whether a cluster is OpenShift.
 const INFRASTRUCTURE: Id = Id::Document("infrastructures");
 
-/// Whether a watch is of a kind that only one kind of cluster serves.
-pub(super) fn is_question(id: &Id) -> bool {
+/// Whether a watch is of a kind that only one type of cluster serves.
+pub(super) fn is_of_one_cluster_type(id: &Id) -> bool {
     matches!(id, Id::Document(_) | Id::Status | Id::Ccms)
 }
 
@@ -54,7 +54,7 @@ const NEITHER: &str = "this cluster serves neither infrastructures.config.opensh
                                   cloudcontrollermanagers.ccm-operator.dev: install the CustomResourceDefinition of the \
                                   latter, which `ccm-operator render install` prints";
 
-/// The problem of a process that is given namespaces, where the definition is missing.
+/// The problem of a cluster without the definition, if the command line says that it is not OpenShift.
 const NO_DEFINITION: &str = "this cluster does not serve cloudcontrollermanagers.ccm-operator.dev: install the \
                              CustomResourceDefinition, which `ccm-operator render install` prints";
 
@@ -63,29 +63,29 @@ const NO_OBJECT: &str = "this cluster has neither infrastructures.config.openshi
                          cloud-controller-manager (OpenShift), nor a CloudControllerManager: waiting for one of them";
 
 impl Observer {
-    /// The document by which OpenShift is known.
+    /// The live Infrastructure, which shows that the cluster is OpenShift.
     pub(in crate::controllers) fn infrastructure(&self) -> Option<&Value> {
         self.watches.seen(&INFRASTRUCTURE)?.objects().next()
     }
 
-    /// Notes that the process is told that this is no OpenShift, whatever it serves.
-    pub(in crate::controllers) fn is_told_kubernetes(&mut self) {
-        self.is_told = true;
+    /// Watches a cluster that is not OpenShift according to the command line, whichever kinds it serves.
+    pub(in crate::controllers) fn watch_given_kubernetes(&mut self) {
+        self.is_kubernetes_given = true;
         self.watch_ccms();
     }
 
-    /// What is waited for while the kind of the cluster is not known.
-    pub(in crate::controllers) fn waits_for_cluster_type(&self) -> Vec<String> {
+    /// The reasons why the type of the cluster is not known yet.
+    pub(in crate::controllers) fn pending_cluster_type(&self) -> Vec<String> {
         if let Some(why) = self.why_undecided() {
             return vec![why.to_owned()];
         }
         self.watches.pending(|id| *id == INFRASTRUCTURE || *id == Id::Ccms)
     }
 
-    /// Why the kind of the cluster does not become known, although everything has been answered.
+    /// Why the type of the cluster stays unknown although every watch has answered.
     fn why_undecided(&self) -> Option<&'static str> {
         let is_defined = !self.is_unserved(&Id::Ccms);
-        if self.is_told {
+        if self.is_kubernetes_given {
             return (!is_defined).then_some(NO_DEFINITION);
         }
         if self.is_unserved(&INFRASTRUCTURE) {
@@ -103,13 +103,13 @@ impl Observer {
         self.watches.seen(id).is_some_and(|seen| seen.is_synced() || seen.problem().is_some())
     }
 
-    /// Whether a watch has seen that there is an object.
+    /// Whether a watch has seen an object.
     fn exists(&self, id: &Id) -> bool {
         self.watches.seen(id).is_some_and(|seen| seen.is_synced() && seen.objects().next().is_some())
     }
 
-    /// The kind of the cluster; once it is known it stays. An Infrastructure that cannot be read for long is reported as on
-    /// OpenShift, in case this is one.
+    /// The type of the cluster, which stays once it is known. While the Infrastructure cannot be read for long, the cluster counts as
+    /// OpenShift, so that the problem is reported there if it is.
     pub(in crate::controllers) fn cluster_type(&mut self) -> ClusterType {
         if matches!(self.cluster_type, ClusterType::OpenShift | ClusterType::Kubernetes) {
             return self.cluster_type;
@@ -123,7 +123,7 @@ impl Observer {
         if self.exists(&INFRASTRUCTURE) || self.exists(&Id::Status) {
             self.watches.keep(|id| *id != Id::Ccms);
             self.cluster_type = ClusterType::OpenShift;
-        } else if self.is_told || is_absent || self.is_unserved(&INFRASTRUCTURE) {
+        } else if self.is_kubernetes_given || is_absent || self.is_unserved(&INFRASTRUCTURE) {
             self.watch_for_ccms();
         } else if problem.is_some_and(|problem| problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now()) {
             self.watch_status();
@@ -134,61 +134,60 @@ impl Observer {
 
     pub(in crate::controllers) fn watch_location(&mut self, location: &Location) {
         let label = format!("{PART_OF_LABEL}={}", self.set_id);
-        let target = || Target::labeled(location.kind, &location.namespace, &label);
+        let target = || Collection::labeled(location.kind, &location.namespace, &label);
         self.watches.start(Id::Ours(location.clone()), target);
     }
 
     pub(in crate::controllers) fn watch_status(&mut self) {
-        self.watches.start(Id::Status, || Target::named(&status::write::KIND, "", status::write::NAME));
+        self.watches.start(Id::Status, || Collection::named(&status::write::KIND, "", status::write::NAME));
     }
 
     pub(in crate::controllers) fn watch_nodes(&mut self) {
-        self.watches.start(Id::Nodes, || Target::labeled(&NODE, "", ""));
+        self.watches.start(Id::Nodes, || Collection::labeled(&NODE, "", ""));
     }
 
-    /// Watches what cloud-controller-managers say of nodes.
+    /// Watches the Events of cloud-controller-managers whose deletions of nodes were refused.
     pub(in crate::controllers) fn watch_deletions(&mut self) {
-        self.watches.start(Id::Deletions, || Target {
+        self.watches.start(Id::Deletions, || Collection {
             kind: &EVENT,
             namespace: "default".to_owned(),
-            // Of the two Events of each try the one that names the user.
+            // Each try has two Events. Only this one names the user.
             selector: Selector::Fields(
                 "involvedObject.kind=Node,reason=DeletingNodeFailed,source=cloud-node-lifecycle-controller",
             ),
         });
     }
 
-    /// The nodes, as far as they have been seen.
+    /// The nodes that have been seen.
     pub(in crate::controllers) fn nodes(&self) -> impl Iterator<Item = Node> {
         let seen = self.watches.seen(&Id::Nodes).into_iter().flat_map(Seen::objects);
         seen.filter_map(keep::kept_node)
     }
 
-    /// The deletions of nodes that cloud-controller-managers were refused; nothing before these have been seen, and while they
-    /// have not been for long.
+    /// The Events of refused deletions of nodes; `None` before their watch has delivered, and while it has failed for long.
     pub(in crate::controllers) fn refusals(&self) -> Option<Vec<NodeEvent>> {
         let events = self.watches.seen(&Id::Deletions).filter(|seen| seen.is_synced())?;
         if self.refusals_problem().is_some() {
             return None;
         }
-        // Of others nothing is kept.
+        // Nothing is kept of other Events.
         let events = events.objects().filter_map(|kept| NodeEvent::deserialize(kept).ok());
         Some(events.filter(|event| !event.uid.is_empty()).collect())
     }
 
-    /// Why these have not been seen for long, if so.
+    /// The problem of the watch of refused deletions, once it has failed for long.
     pub(in crate::controllers) fn refusals_problem(&self) -> Option<String> {
         self.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| *id == Id::Deletions)
     }
 
     fn watch_ccms(&mut self) {
-        self.watches.start(Id::Ccms, || Target::labeled(&CLOUD_CONTROLLER_MANAGER, "", ""));
+        self.watches.start(Id::Ccms, || Collection::labeled(&CLOUD_CONTROLLER_MANAGER, "", ""));
     }
 
     fn watch_for_ccms(&mut self) {
         // Where OpenShift's kinds are served, their objects may follow.
-        let may_be_openshift = !self.is_told && !self.is_unserved(&INFRASTRUCTURE);
-        if !self.is_told {
+        let may_be_openshift = !self.is_kubernetes_given && !self.is_unserved(&INFRASTRUCTURE);
+        if !self.is_kubernetes_given {
             self.watches.keep(|id| *id != Id::Status || may_be_openshift);
             let is_asked_for = |document: &&Document| INFRASTRUCTURE == Id::Document(document.kind.plural);
             self.want_documents(DOCUMENTS.iter().filter(is_asked_for).collect());

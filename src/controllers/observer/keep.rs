@@ -14,7 +14,7 @@ use crate::{
     plan::kubernetes::sources::{Checks, Source},
 };
 
-/// Removes from an object what is not read, before anything else sees it.
+/// Removes the fields of an object that are not read, before anything else sees it.
 pub(super) fn only_what_is_read(id: &Id, object: &mut DynamicObject, checks: &BTreeMap<Reference, Checks>) {
     match id {
         Id::Named(reference) => match checks.get(reference) {
@@ -41,13 +41,13 @@ pub(super) fn kept_node(kept: &Value) -> Option<Node> {
     serde_json::from_str(kept[NODE_TEXT].as_str()?).ok()
 }
 
-/// Keeps of a node what is read of it. What changes with each heartbeat is not among it, and neither is the resource version.
+/// Keeps only the fields of a node that are read. Fields that change with each heartbeat and the resource version are not among them.
 fn node(node: &mut DynamicObject) {
     let kept = Node::of(&request::to_value(node));
     let name = node.metadata.name.take();
     node.types = None;
     node.metadata = ObjectMeta { name, ..ObjectMeta::default() };
-    // As text: there may be thousands, and each object of JSON takes more memory than all that is in it.
+    // As text, because there may be thousands of nodes, and a JSON object takes more memory than its text.
     node.data = json!({NODE_TEXT: serde_json::to_string(&kept).unwrap_or_default()});
 }
 
@@ -64,7 +64,7 @@ fn digest(secret: &mut DynamicObject) {
 /// The longest text of an Event that is kept: names of nodes and refusals are shorter.
 const LONGEST_TEXT: usize = 1024;
 
-/// Keeps of an Event what is read of it; of one that is not what the guard reads, nothing. Nobody checks what stands in an Event.
+/// Keeps only the fields of an Event that the guard reads, and nothing of other Events. The content of an Event is not trusted.
 fn refusal(event: &mut DynamicObject) {
     let kept = NodeEvent::of(&request::to_value(event));
     let is_short = [&kept.node, &kept.uid, &kept.message].iter().all(|text| text.len() <= LONGEST_TEXT);

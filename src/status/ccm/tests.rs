@@ -34,7 +34,7 @@ fn pods(desired: u32, ready: u32) -> Workload {
     Workload { kind: "Deployment".into(), desired, ready }
 }
 
-/// What a status is made from, with nothing of the guard, the checks and the nodes.
+/// The input of a status, without the guard, the checks and the nodes.
 fn input<'a>(
     validation: &'a Validation,
     outcome: &'a Outcome,

@@ -83,7 +83,7 @@ fn findings() -> Findings {
 
 #[test]
 fn the_screen_shows_everything() {
-    let report = Report::new(&findings(), "managed");
+    let report = StatusReport::new(&findings(), "managed");
     let screen = text::screen(&report, NOW.parse().unwrap());
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     insta::assert_snapshot!(screen, @r"
@@ -129,7 +129,7 @@ fn the_screen_shows_everything() {
 
 #[test]
 fn programs_get_the_same_report_with_times() {
-    let report = serde_json::to_value(Report::new(&findings(), "managed")).unwrap();
+    let report = serde_json::to_value(StatusReport::new(&findings(), "managed")).unwrap();
     assert_eq!(report["healthy"], true);
     assert_eq!(report["objects"][0]["state"], "unknown");
     assert_eq!(report["objects"][1]["state"], "missing");
@@ -151,7 +151,7 @@ fn programs_get_the_same_report_with_times() {
 #[test]
 fn objects_that_differ_or_are_kept_are_reported() {
     let mut findings = findings();
-    let state = |findings: &Findings| Report::new(findings, "managed").objects[2].state;
+    let state = |findings: &Findings| StatusReport::new(findings, "managed").objects[2].state;
     let set = |findings: &mut Findings, pointer: &str, value: Value| {
         let live = findings.live[2].as_mut().and_then(Option::as_mut).unwrap();
         *live.pointer_mut(pointer).unwrap() = value;
@@ -171,12 +171,12 @@ fn health_is_that_of_the_cluster_operator() {
     let healthy = |available: &str, degraded: &str| {
         let conditions = json!([{"type": "Available", "status": available}, {"type": "Degraded", "status": degraded}]);
         let cluster_operator = Some(Some(json!({"status": {"conditions": conditions}})));
-        Report::new(&Findings { cluster_operator, ..Findings::default() }, "managed").healthy
+        StatusReport::new(&Findings { cluster_operator, ..Findings::default() }, "managed").healthy
     };
     assert_eq!(healthy("True", "False"), Some(true));
     assert_eq!(healthy("True", "True"), Some(false));
     assert_eq!(healthy("False", "False"), Some(false));
-    let of = |cluster_operator| Report::new(&Findings { cluster_operator, ..Findings::default() }, "managed");
+    let of = |cluster_operator| StatusReport::new(&Findings { cluster_operator, ..Findings::default() }, "managed");
     assert_eq!(of(Some(None)).healthy, Some(false), "there is no ClusterOperator");
     assert_eq!(of(None).healthy, None, "it cannot be read");
     assert!(text::screen(&of(None), NOW.parse().unwrap()).starts_with("Cluster    unknown: "));
@@ -188,7 +188,7 @@ fn a_workload_without_a_ready_pod_is_not_healthy() {
         let mut live = deployment();
         live["status"]["readyReplicas"] = json!(ready);
         live["status"]["conditions"][0]["reason"] = json!("NewReplicaSetAvailable");
-        let report = Report::new(&Findings { live: vec![Some(Some(live))], ..findings() }, "managed");
+        let report = StatusReport::new(&Findings { live: vec![Some(Some(live))], ..findings() }, "managed");
         let screen = text::screen(&report, NOW.parse().unwrap());
         (report.healthy, report.rollouts[0].state, screen.lines().next().unwrap_or_default().to_owned())
     };
@@ -202,9 +202,9 @@ fn a_cluster_without_an_operator_is_not_healthy() {
     let report = |now: &str, holder: &str| {
         let mut findings = Findings { now: now.parse().unwrap(), ..findings() };
         findings.lease.as_mut().unwrap().as_mut().unwrap()["spec"]["holderIdentity"] = holder.into();
-        Report::new(&findings, "managed")
+        StatusReport::new(&findings, "managed")
     };
-    let line = |report: &Report| text::screen(report, NOW.parse().unwrap()).lines().nth(1).unwrap().to_owned();
+    let line = |report: &StatusReport| text::screen(report, NOW.parse().unwrap()).lines().nth(1).unwrap().to_owned();
     assert_eq!(report(NOW, "a").healthy, Some(true));
     let expired = report("2026-01-10T00:05:00Z", "a");
     assert_eq!(
@@ -217,7 +217,7 @@ fn a_cluster_without_an_operator_is_not_healthy() {
 
 #[test]
 fn without_a_plan_the_report_says_why() {
-    let why = |plan| Report::new(&Findings { plan: Some(plan), ..Findings::default() }, "managed").why;
+    let why = |plan| StatusReport::new(&Findings { plan: Some(plan), ..Findings::default() }, "managed").why;
     assert_eq!(why(Ok(Plan::Nothing { why: "no".into() })).as_deref(), Some("nothing to apply: no"));
     assert_eq!(why(Err("bad".into())).as_deref(), Some("there is no plan: bad"));
 }

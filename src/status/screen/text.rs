@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{
-    status::screen::{ConditionState, OperatorState, Report, RolloutState, UNAVAILABLE},
+    status::screen::{ConditionState, OperatorState, RolloutState, StatusReport, UNAVAILABLE},
     text::output::{printable, table_within, wrap},
 };
 
@@ -13,7 +13,7 @@ const WIDTH: usize = 80;
 const NO_TIME: &str = "-";
 
 /// The report for people, with ages counted back from `now`.
-pub(crate) fn screen(report: &Report, now: Timestamp) -> String {
+pub(crate) fn screen(report: &StatusReport, now: Timestamp) -> String {
     let mut text = head(report, now);
     let age = |time: Option<&String>| time.map_or_else(|| NO_TIME.to_owned(), |time| age(time, now));
 
@@ -51,8 +51,8 @@ pub(crate) fn screen(report: &Report, now: Timestamp) -> String {
     printable(&text)
 }
 
-/// The health in words: what is about to be repaired is named.
-fn health(report: &Report) -> String {
+/// The health in words, with the objects that are about to be repaired.
+fn health(report: &StatusReport) -> String {
     let waiting = report.objects.iter().filter(|object| matches!(object.state, "missing" | "differs")).count();
     match (report.healthy, waiting) {
         (None, _) => "unknown: the ClusterOperator cannot be read".to_owned(),
@@ -78,7 +78,7 @@ fn operator(state: &OperatorState, now: Timestamp) -> String {
     }
 }
 
-fn head(report: &Report, now: Timestamp) -> String {
+fn head(report: &StatusReport, now: Timestamp) -> String {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
     let provider = report.provider.clone().unwrap_or_else(|| "none".to_owned());
     let facts = [

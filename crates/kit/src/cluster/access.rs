@@ -10,10 +10,10 @@ use kube::{Api, Client, api::PostParams};
 
 use super::request::{self, Cause};
 
-/// What no namespace is called: the rules that hold there are those of the cluster. The API server asks for some name.
+/// A name that no namespace has. The rules in it are the ones of the cluster. The API server needs some name.
 const NO_NAMESPACE: &str = "_";
 
-/// Whether the ServiceAccount with this user name may do something, or the caller for `None`.
+/// Whether the ServiceAccount with this user name has a permission; `None` stands for the caller.
 pub async fn may(
     client: &Client,
     account: Option<&str>,
@@ -34,7 +34,7 @@ pub async fn may(
     Ok(status.is_some_and(|status| status.allowed))
 }
 
-/// Whether a ServiceAccount may delete every node. Permissions on single nodes do not count: the operator grants these.
+/// Whether a ServiceAccount may delete every node. Permissions for single nodes do not count.
 pub async fn may_delete_any_node(client: &Client, user: &str, within: Option<Duration>) -> Result<bool, Cause> {
     let delete = ResourceAttributes {
         verb: Some("delete".to_owned()),
@@ -45,8 +45,8 @@ pub async fn may_delete_any_node(client: &Client, user: &str, within: Option<Dur
     may(client, Some(user), delete, within).await
 }
 
-/// The rules by which the caller may act in a namespace, or for an empty one on the cluster; and whether there may be more, which the
-/// API server cannot list.
+/// The rules of the caller in a namespace, or on the cluster if it is empty, and whether there may be more rules that the API server
+/// cannot list.
 pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<ResourceRule>, bool), Cause> {
     let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
@@ -56,7 +56,7 @@ pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<Resource
     Ok(answer.status.map_or((Vec::new(), true), |status| (status.resource_rules, status.incomplete)))
 }
 
-/// The groups of a ServiceAccount: permissions may be granted to them.
+/// The groups of a ServiceAccount, to which permissions may be granted.
 pub fn groups(account: &str) -> [String; 3] {
     let namespace = account.split(':').nth(2).unwrap_or_default();
     let own = format!("system:serviceaccounts:{namespace}");

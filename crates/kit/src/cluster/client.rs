@@ -1,25 +1,28 @@
 //! The connection to the API server (IO).
 //!
 //! It is kube's own stack with four additions. Small requests do not wait for an acknowledgement (40 ms on each new
-//! connection). A request without a response fails after half a minute. A dead connection is noticed within about a
-//! minute. The pause that a refusal asks for is visible.
+//! connection). Each request has a limit of time, which includes the body of the response. A dead connection is noticed
+//! within about a minute. The pause that a refusal asks for is visible.
 
 use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow};
 use axum::{
-    body::Body as AnswerBody,
+    body::Body as ResponseBody,
     http::{
-        Method, Request, Response, Uri,
+        Method, Request, Response,
         header::{CONTENT_LENGTH, RETRY_AFTER},
     },
 };
 use hyper_util::{
-    client::legacy::{Client as HttpClient, connect::HttpConnector},
+    client::legacy::{
+        Client as HttpClient,
+        connect::{Connect, HttpConnector},
+    },
     rt::TokioExecutor,
 };
 use kube::{
@@ -30,15 +33,11 @@ use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder};
 
 use crate::{
-    cluster::{kubeconfig, request},
-    files::{self, Stamp},
+    cluster::{env_file::EnvFile, kubeconfig, request},
     text::kubectl::Access,
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The longest time from a request to the headers of its answer. The API server sends those of a watch at once.
-const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time without an acknowledgement of sent data; the kernel alone would wait for a quarter of an hour.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,13 +45,14 @@ const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The silence before a connection is probed, the interval of the probes, and the number of probes without an answer.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// Is told of each request: its verb, the HTTP status code (zero without an answer), and the time until the headers of the
-/// answer.
+/// The callback for each request, with its verb, the HTTP status code of the response (zero without one), and the time until the headers
+/// of the response.
 pub type OnRequest = Arc<dyn Fn(&'static str, u16, Duration) + Send + Sync>;
 
-/// A client for a cluster, whose API server a file may name. Sends no request.
+/// A client for a cluster. A request fails after `limit`. A file may have the address of the API server. Sends no request.
 pub async fn connect(
     access: &Access,
+    limit: Duration,
     env_file: Option<&Path>,
     on_request: Option<OnRequest>,
 ) -> anyhow::Result<Client> {
@@ -63,76 +63,18 @@ pub async fn connect(
         config.auth_info.impersonate_groups = Some(access.as_groups.clone());
         (config.auth_info.impersonate_uid, config.auth_info.impersonate_user_extra) = (None, None);
     }
-    client(&config, address, on_request)
+    client(&config, limit, address, on_request)
         .map_err(|error| anyhow!(request::describe(&error)))
         .context("failed to set up the connection to the API server")
 }
 
-/// A file with the address of the API server, which is read again when it changes: the address of a node may be another one
-/// after an installation.
-#[derive(Clone, Debug)]
-struct EnvFile {
-    path: PathBuf,
-    /// The file's stamp, and the address that it had then.
-    read: Arc<Mutex<(Option<Stamp>, Uri)>>,
-}
+const WATCH: &str = "watch";
 
-impl EnvFile {
-    /// Reads the file for the first time.
-    fn read(path: PathBuf) -> anyhow::Result<Self> {
-        let (stamp, shown) = (files::stamp(&path).ok(), path.display());
-        let text = files::read_text(&path)
-            .with_context(|| format!("failed to read the address of the API server from {shown}"))?;
-        let uri = uri_of_env_file(&text)
-            .with_context(|| format!("{shown} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"))?;
-        Ok(Self { read: Arc::new(Mutex::new((stamp, uri))), path })
-    }
-
-    /// The address now; the last good one while the file has none.
-    fn address(&self) -> Uri {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = files::stamp(&self.path).ok();
-        if stamp.is_some() && stamp != read.0 {
-            let found = files::read_text(&self.path).ok().and_then(|text| uri_of_env_file(&text));
-            *read = (stamp, found.unwrap_or_else(|| read.1.clone()));
-        }
-        read.1.clone()
-    }
-
-    /// A request to that address.
-    fn direct<B>(&self, request: Request<B>) -> Request<B> {
-        let (mut parts, body) = request.into_parts();
-        let mut uri = self.address().into_parts();
-        uri.path_and_query = parts.uri.path_and_query().cloned();
-        // Both parts come from an address, so this cannot fail.
-        parts.uri = Uri::from_parts(uri).unwrap_or(parts.uri);
-        Request::from_parts(parts, body)
-    }
-}
-
-/// The URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as OpenShift puts
-/// it on every node; `None` when the file does not have it.
-fn uri_of_env_file(text: &str) -> Option<Uri> {
-    let value = |name: &str| {
-        let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?.trim();
-        // A file that is being written may end anywhere.
-        let bare = match value.strip_prefix(['\'', '"']) {
-            Some(quoted) => quoted.strip_suffix(['\'', '"'])?,
-            None => value,
-        };
-        (!bare.is_empty()).then_some(bare)
-    };
-    let host = value("KUBERNETES_SERVICE_HOST")?;
-    let port: u16 = value("KUBERNETES_SERVICE_PORT")?.parse().ok()?;
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    format!("https://{host}:{port}").parse().ok()
-}
-
-/// Kubernetes' verb of a request, as far as its method and query tell.
+/// Kubernetes' verb of a request, according to its method and query.
 fn verb<B>(request: &Request<B>) -> &'static str {
     let is_watch = || request.uri().query().is_some_and(|query| query.contains("watch=true"));
     match *request.method() {
-        Method::GET if is_watch() => "watch",
+        Method::GET if is_watch() => WATCH,
         Method::GET => "get",
         Method::POST => "create",
         Method::PUT => "update",
@@ -142,16 +84,49 @@ fn verb<B>(request: &Request<B>) -> &'static str {
     }
 }
 
+/// Marks a read that the client repeats after the pause that a refusal asks for, as client-go does. The storage of a kind that was just
+/// defined takes a moment. All tries together take no longer than one request may.
+#[derive(Clone)]
+pub(super) struct Repeatable;
+
+/// The error of a request that took longer than the client's limit.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from the API server in time")]
+pub(super) struct TimedOut;
+
+/// Marks the response of a watch, whose body does not end.
+#[derive(Clone)]
+struct Endless;
+
+/// Waits for a response and its body, but no longer than `limit`: a server may send headers, and then nothing.
+async fn limited(
+    limit: Duration,
+    response: impl Future<Output = Result<Response<ResponseBody>, BoxError>>,
+) -> Result<Response<ResponseBody>, BoxError> {
+    let whole = async {
+        let (parts, body) = response.await?.into_parts();
+        if parts.extensions.get::<Endless>().is_some() {
+            return Ok(Response::from_parts(parts, body));
+        }
+        let body = axum::body::to_bytes(body, usize::MAX).await?;
+        Ok(Response::from_parts(parts, body.into()))
+    };
+    tokio::time::timeout(limit, whole).await.unwrap_or_else(|_| Err(TimedOut.into()))
+}
+
+/// The pause that a refusal asks for.
+fn retry_after(response: &Response<ResponseBody>) -> Option<u32> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    (!response.status().is_success()).then_some(seconds)
+}
+
 const LONGEST_REFUSAL: usize = 1 << 20;
 
-/// Copies `Retry-After` of a refusal to where kube shows it: the details of the status. An overloaded server sends it only
-/// as a header.
-async fn with_retry_after(answer: Response<AnswerBody>) -> Result<Response<AnswerBody>, BoxError> {
-    let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-    let (mut parts, body) = answer.into_parts();
-    let Some(seconds) = seconds.filter(|_| !parts.status.is_success()) else {
-        return Ok(Response::from_parts(parts, body));
-    };
+/// Copies `Retry-After` of a refusal to the details of its status, in which kube shows it. An overloaded server sends it only as a header.
+async fn with_retry_after(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {
+    let seconds = retry_after(&response);
+    let (mut parts, body) = response.into_parts();
+    let Some(seconds) = seconds else { return Ok(Response::from_parts(parts, body)) };
     let body = axum::body::to_bytes(body, LONGEST_REFUSAL).await?;
     let status = serde_json::from_slice(&body).ok().filter(Value::is_object);
     let mut status = status.unwrap_or_else(|| {
@@ -163,8 +138,64 @@ async fn with_retry_after(answer: Response<AnswerBody>) -> Result<Response<Answe
     Ok(Response::from_parts(parts, status.to_string().into()))
 }
 
-/// Without a layer that retries: all retries follow the policy of the callers.
-fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnRequest>) -> Result<Client, kube::Error> {
+/// Repeats a request after each pause that a refusal asks for, as long as `limit` allows.
+async fn repeated<F>(limit: Duration, send: impl Fn() -> F) -> F::Output
+where
+    F: Future<Output = Result<Response<ResponseBody>, BoxError>>,
+{
+    let started = tokio::time::Instant::now();
+    loop {
+        let response = send().await?;
+        let pause = Duration::from_secs(retry_after(&response).unwrap_or_default().into());
+        if pause.is_zero() || started.elapsed().saturating_add(pause) > limit {
+            return Ok(response);
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Sends requests, and reports each.
+#[derive(Clone)]
+struct Transport<C> {
+    http: HttpClient<C, Body>,
+    limit: Duration,
+    on_request: Option<OnRequest>,
+}
+
+impl<C: Connect + Clone + Send + Sync + 'static> Transport<C> {
+    async fn send(self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+        let (parts, body) = request.into_parts();
+        if parts.extensions.get::<Repeatable>().is_none() {
+            return self.send_once(Request::from_parts(parts, body)).await;
+        }
+        // A read has no body.
+        repeated(self.limit, || self.send_once(Request::from_parts(parts.clone(), Body::empty()))).await
+    }
+
+    async fn send_once(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+        let (verb, started) = (verb(&request), Instant::now());
+        let exchange = async { with_retry_after(self.http.request(request).await?.map(ResponseBody::new)).await };
+        let mut response = exchange.await;
+        if let Some(on_request) = &self.on_request {
+            on_request(verb, response.as_ref().map_or(0, |response| response.status().as_u16()), started.elapsed());
+        }
+        if let Ok(response) = &mut response
+            && verb == WATCH
+            && response.status().is_success()
+        {
+            response.extensions_mut().insert(Endless);
+        }
+        response
+    }
+}
+
+/// A client whose requests take no longer than `limit`. Only reads are repeated: all other retries follow the policy of the callers.
+fn client(
+    config: &Config,
+    limit: Duration,
+    address: Option<EnvFile>,
+    on_request: Option<OnRequest>,
+) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -174,23 +205,10 @@ fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnReques
     http.set_keepalive_interval(Some(KEEPALIVE.1));
     http.set_keepalive_retries(Some(KEEPALIVE.2));
     let https = config.rustls_https_connector_with_connector(http)?;
-    let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(https);
-    let limit = HEADERS_TIMEOUT.max(request::timeout());
-    let send = move |request: Request<Body>| {
-        let (verb, started, on_request) = (verb(&request), Instant::now(), on_request.clone());
-        let answer = http_client.request(request);
-        // The body of a refusal counts: a server may send its headers, and then nothing.
-        let answer = async move { with_retry_after(answer.await?.map(AnswerBody::new)).await };
-        async move {
-            let answer = tokio::time::timeout(limit, answer).await;
-            if let Some(on_request) = on_request {
-                let code = answer.as_ref().map_or(0, |answer| answer.as_ref().map_or(0, |one| one.status().as_u16()));
-                on_request(verb, code, started.elapsed());
-            }
-            answer.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs()).into()))
-        }
-    };
+    let http = HttpClient::builder(TokioExecutor::new()).build(https);
+    let transport = Transport { http, limit, on_request };
     let service = ServiceBuilder::new()
+        .map_future(move |response| limited(limit, response))
         .layer(config.base_uri_layer())
         .map_request(move |request: Request<Body>| match &address {
             Some(file) => file.direct(request),
@@ -198,23 +216,29 @@ fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnReques
         })
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .service_fn(send);
+        .service_fn(move |request: Request<Body>| transport.clone().send(request));
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::cell::Cell;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
 
     use super::*;
+    use crate::cluster::request::Cause;
 
     #[tokio::test]
     async fn retry_after_is_copied_to_the_details() {
-        let refusal = |body: &str| {
-            Response::builder().status(429).header(RETRY_AFTER, "7").body(AnswerBody::from(body.to_owned())).unwrap()
+        let overload = |body: &str| {
+            Response::builder().status(429).header(RETRY_AFTER, "7").body(ResponseBody::from(body.to_owned())).unwrap()
         };
         let refused = async |body: &str| -> Value {
-            let answer = with_retry_after(refusal(body)).await.unwrap();
+            let answer = with_retry_after(overload(body)).await.unwrap();
             serde_json::from_slice(&axum::body::to_bytes(answer.into_body(), 1000).await.unwrap()).unwrap()
         };
         let overloaded = refused("Too many requests\n").await;
@@ -226,45 +250,56 @@ mod tests {
         assert_eq!(status, json!({"reason": "TooManyRequests", "details": details}));
     }
 
-    #[test]
-    fn the_env_file_of_a_node_has_the_address_of_the_api_server() {
-        let file = |host: &str, port: &str| format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT={port}\n");
-        for (text, expected) in [
-            (file("'api-int.example.com'", "'6443'"), Some("https://api-int.example.com:6443")),
-            (file("api-int.example.com", ""), None),
-            ("KUBERNETES_SERVICE_HOST='api-in".into(), None),
-            (file("'api-int.example.com'", "'64"), None),
-            (file("\"fd00::1\"", "6443"), Some("https://[fd00::1]:6443")),
-            (file("'api-int.example.com'", "'port'"), None),
-            (file("''", "'6443'"), None),
-            (String::new(), None),
-        ] {
-            assert_eq!(uri_of_env_file(&text), expected.map(|uri| uri.parse().unwrap()), "{text}");
-        }
+    /// A refusal that asks for this pause.
+    fn refusal(seconds: u32) -> Response<ResponseBody> {
+        Response::builder().status(429).header(RETRY_AFTER, seconds).body(ResponseBody::empty()).unwrap()
     }
 
-    #[test]
-    fn a_changed_env_file_changes_the_address() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("env");
-        let write = |host: &str| {
-            fs::write(&path, format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT=443\n")).unwrap();
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_read_is_repeated_for_the_time_of_a_request() {
+        let tries = Cell::new(0);
+        let read = async |limit: Duration, works_at: u32, pause: u32| {
+            tries.set(0);
+            let response = repeated(limit, || {
+                tries.set(tries.get() + 1);
+                let has_failed = tries.get() < works_at;
+                std::future::ready(Ok(if has_failed { refusal(pause) } else { Response::new(ResponseBody::empty()) }))
+            });
+            response.await.unwrap().status().is_success()
         };
-        assert!(EnvFile::read(path.clone()).is_err());
-        write("one.example.com");
-        let file = EnvFile::read(path.clone()).unwrap();
-        let directed = || {
-            let request = Request::get("https://first/api/v1/x?y=z").body(()).unwrap();
-            file.direct(request).uri().to_string()
-        };
-        assert_eq!(directed(), "https://one.example.com:443/api/v1/x?y=z");
-        write("another.example.com");
-        assert_eq!(directed(), "https://another.example.com:443/api/v1/x?y=z");
-        for broken in ["", "''"] {
-            write(broken);
-            assert_eq!(directed(), "https://another.example.com:443/api/v1/x?y=z", "the last good one");
+        let limit = Duration::from_secs(15);
+        assert!(read(limit, 4, 1).await && tries.get() == 4);
+        assert!(!read(limit, 2, 0).await && tries.get() == 1, "a refusal that asks for no pause");
+        assert!(!read(limit, 100, 2).await && tries.get() == 8, "{} tries", tries.get());
+        assert!(!read(limit, 2, 60).await && tries.get() == 1, "a pause that is too long");
+        assert!(read(Duration::MAX, 2, 60).await, "a request without a limit");
+    }
+
+    /// A client of a server that sends these headers with the start of a body, and then nothing.
+    async fn client_of_silent_server(headers: &'static str) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            assert!(connection.read(&mut request).await.unwrap() > 0);
+            connection.write_all(headers.as_bytes()).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        client(&Config::new(uri), Duration::from_millis(300), None, None).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_limit_of_a_request_includes_the_body_of_its_response() {
+        for headers in [
+            "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 100\r\n\r\n{",
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\n{",
+            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+        ] {
+            let client = client_of_silent_server(headers).await;
+            let sent = request::send(request::NO_DEADLINE, client.apiserver_version());
+            let error = tokio::time::timeout(Duration::from_secs(10), sent).await.expect(headers).unwrap_err();
+            assert!(matches!(error, Cause::Timeout), "{headers}: {error}");
         }
-        fs::remove_file(&path).unwrap();
-        assert_eq!(directed(), "https://another.example.com:443/api/v1/x?y=z");
     }
 }

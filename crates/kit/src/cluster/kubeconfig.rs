@@ -15,7 +15,7 @@ use crate::{
     text::{kubectl::Access, mask},
 };
 
-/// The configuration of a kubeconfig: of this file, else of `KUBECONFIG` or `~/.kube/config`, else that of the Pod.
+/// The configuration in a kubeconfig: in this file, else in `KUBECONFIG` or `~/.kube/config`, else the one of the Pod.
 pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     let (mut kubeconfig, name) = match &access.kubeconfig {
         Some(path) => {
@@ -58,7 +58,7 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     {
         bail!("the kubeconfig {name} has no cluster {cluster:?}");
     }
-    // Without it the requests would be those of nobody.
+    // Without credentials the requests would be anonymous.
     if let Some(user) = user(&kubeconfig, access)
         && !kubeconfig.auth_infos.iter().any(|info| info.name == user)
     {
@@ -79,13 +79,13 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     config.with_context(|| format!("failed to use the kubeconfig {name}"))
 }
 
-/// Whether a kubeconfig is meant to be used: a broken one is no reason to act as the Pod.
+/// Whether a kubeconfig should be used. A broken one is no reason to act as the Pod.
 fn is_there() -> bool {
     std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty())
         || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
 }
 
-/// The library's error without the lines of the file, which hold credentials.
+/// The error of the library without the lines of the file, which have credentials.
 fn without_values(error: KubeconfigError) -> anyhow::Error {
     match error {
         KubeconfigError::Parse(error) => match error.location() {
@@ -96,8 +96,8 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
     }
 }
 
-/// Takes the token as kubectl does: that of a file comes first, an empty one is none, and blanks around it do not count: a
-/// block scalar, and most editors, end in a line break.
+/// Reads the token as kubectl does: a file comes first, an empty token is none, and surrounding blanks do not count. A block scalar and
+/// most editors end in a line break.
 fn set_token(info: &mut config::AuthInfo) -> anyhow::Result<()> {
     let inline = info.token.take().map(|token| token.expose_secret().trim().to_owned());
     let file = info.token_file.clone().filter(|path| !path.is_empty());

@@ -1,6 +1,6 @@
 //! Requests to the API server, and the meaning of its responses (IO).
 
-use std::{net::SocketAddr, sync::OnceLock, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use kube::{
     Api, Client,
@@ -11,30 +11,18 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
+    cluster::client::TimedOut,
     error::chain,
     grace::PERMISSION_GRACE,
     object::{Kind, PART_OF_LABEL},
     text::mask,
 };
 
-/// The time after which a request counts as failed, unless [`set_timeout`] has set another.
+/// The default limit of the time of a request.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The budget of a request that nothing but its own timeout ends.
+/// The budget of a request that only the limit of its client ends.
 pub const NO_DEADLINE: Option<Duration> = Some(Duration::MAX);
-
-static TIMEOUT: OnceLock<Duration> = OnceLock::new();
-
-/// Sets the time after which a request of this process counts as failed; once, before the first request.
-pub fn set_timeout(to: Duration) {
-    // A second limit would be that of the same command line.
-    let _ = TIMEOUT.set(to);
-}
-
-/// The time after which a request of this process counts as failed.
-pub fn timeout() -> Duration {
-    *TIMEOUT.get().unwrap_or(&REQUEST_TIMEOUT)
-}
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {
@@ -50,30 +38,41 @@ pub fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> 
     }
 }
 
-/// The object of this name, or all objects if it is empty, as RBAC and kubectl put them, such as `deployments.apps x in
-/// namespace y`. Without a namespace its name is empty.
+/// The object with this name, or all objects if the name is empty, in the words of RBAC and kubectl, such as `deployments.apps x in
+/// namespace y`. The namespace of a cluster-scoped kind is empty.
 pub fn describe_objects(kind: &Kind, namespace: &str, name: &str) -> String {
     let with = |prefix: &str, text: &str| if text.is_empty() { String::new() } else { format!("{prefix}{text}") };
     format!("{}{}{}{}", kind.plural, with(".", kind.group), with(" ", name), with(" in namespace ", namespace))
 }
 
-/// Sends one request, if there is a budget of time for it, and gives up when that is spent.
+/// Sends one request if there is a budget of time for it. The request fails when the budget or the limit of the client is spent.
 pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {
-    let budget = budget.ok_or(Cause::NotLeading)?.min(timeout());
+    let budget = budget.ok_or(Cause::NotLeading)?;
     match tokio::time::timeout(budget, request).await {
-        Ok(answer) => answer.map_err(Cause::Api),
+        Ok(answer) => answer.map_err(|error| if has_timed_out(&error) { Cause::Timeout } else { Cause::Api(error) }),
         Err(_) => Err(Cause::Timeout),
     }
 }
 
-/// An answer of the API server as data.
+/// The causes of an error, itself first.
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+fn has_timed_out(error: &kube::Error) -> bool {
+    causes(error).any(<dyn std::error::Error>::is::<TimedOut>)
+}
+
+/// An object in a response of the API server as data.
 pub fn to_value(object: &DynamicObject) -> Value {
     // It was parsed from JSON, so this cannot fail.
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// An error of the client with its causes; for an answer of the API server its message, without secrets, because it may
-/// repeat values of the object.
+/// An error of the client with its causes. For an error response of the API server it is the message without secrets, because the message
+/// may repeat values of the object.
 pub fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => without_addresses(&mask::message(&status.message)),
@@ -81,10 +80,9 @@ pub fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// The failure of the program that a kubeconfig runs for credentials. The library's words hold what it has printed.
+/// The failure of the program that a kubeconfig runs for credentials. The message of the library would have the output of the program.
 fn program(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    causes.find_map(|cause| match cause.downcast_ref::<AuthError>()? {
+    causes(error).find_map(|cause| match cause.downcast_ref::<AuthError>()? {
         AuthError::AuthExecRun { .. } => {
             Some("the credentials' program of the kubeconfig (exec) has failed; run it by hand")
         }
@@ -95,8 +93,8 @@ fn program(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     })
 }
 
-/// A message in one line. `<address>` replaces addresses with a port, which differ from try to try when a webhook does not
-/// answer, as in `dial tcp 10.0.0.1:443`.
+/// A message in one line. `<address>` replaces addresses with a port, as in `dial tcp 10.0.0.1:443`, which differ at each retry if a
+/// webhook does not answer.
 fn without_addresses(message: &str) -> String {
     let is_address = |word: &str| word.split("->").all(|address| address.parse::<SocketAddr>().is_ok());
     let words = message.split_whitespace().map(|word| {
@@ -109,7 +107,7 @@ fn without_addresses(message: &str) -> String {
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
-    /// The API server's answer, or none at all.
+    /// The API server has refused the request, or the connection has failed.
     #[error("{}", describe(.0))]
     Api(kube::Error),
     /// The API server did not answer in time.
@@ -118,27 +116,27 @@ pub enum Cause {
     /// A watch has not delivered all existing objects.
     #[error("the API server has not sent all objects: {0}")]
     Incomplete(&'static str),
-    /// The object belongs to this set of another tool (KEP-3659).
+    /// The object belongs to this `ApplySet` of another tool (KEP-3659).
     #[error("it belongs to the set {0} of another tool; remove its label {PART_OF_LABEL} to hand it over")]
-    OfAnotherSet(String),
-    /// The object was made by somebody else, and objects of others are not taken over.
+    OtherApplySet(String),
+    /// Another manager has created the object, and the process does not take it over.
     #[error("it exists, made by {manager}, and is not taken over: delete it, or {otherwise}")]
-    OfOthers {
-        /// The manager of its fields.
+    NotOwned {
+        /// The manager of the object's fields.
         manager: String,
-        /// What else helps.
+        /// The alternative to deleting the object.
         otherwise: &'static str,
     },
     /// Finalizers block the deletion.
     #[error("deletion is blocked by finalizers: {0}")]
-    Held(String),
-    /// The operator lost its lease, or is being stopped.
-    #[error("the operator may not write: it is no longer the leader or is being stopped")]
+    BlockedByFinalizers(String),
+    /// The process has lost its lease, or is being stopped.
+    #[error("this process may not write: it is no longer the leader or is being stopped")]
     NotLeading,
 }
 
 impl Cause {
-    /// The API server's answer, if it has answered.
+    /// The error response of the API server, if there is one.
     fn status(&self) -> Option<&Status> {
         match self {
             Self::Api(kube::Error::Api(status)) => Some(status),
@@ -146,16 +144,16 @@ impl Cause {
         }
     }
 
-    /// The HTTP status code of the answer; zero without an answer.
+    /// The HTTP status code of the response; zero without one.
     pub fn code(&self) -> u16 {
         self.status().map_or(0, |status| status.code)
     }
 
-    /// A word for it, for metrics.
+    /// A word for the cause, for metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Timeout | Self::Incomplete(_) => "timeout",
-            Self::OfAnotherSet(_) | Self::OfOthers { .. } | Self::Held(_) => "held",
+            Self::OtherApplySet(_) | Self::NotOwned { .. } | Self::BlockedByFinalizers(_) => "held",
             Self::NotLeading => "not_leading",
             Self::Api(_) if self.is_denied() => "denied",
             Self::Api(_) if self.is_conflict() => "conflict",
@@ -165,7 +163,7 @@ impl Cause {
         }
     }
 
-    /// Whether somebody else was faster.
+    /// Whether another writer was faster.
     pub fn is_conflict(&self) -> bool {
         self.code() == 409
     }
@@ -175,23 +173,23 @@ impl Cause {
         self.code() == 403
     }
 
-    /// Whether the same request can never succeed: the object has to change first, or the operator's permissions.
+    /// Whether the same request can never succeed, unless the object or the permissions of the process change.
     pub fn is_terminal(&self) -> bool {
         match self.code() {
-            0 if matches!(self, Self::OfAnotherSet(_) | Self::OfOthers { .. }) => true,
+            0 if matches!(self, Self::OtherApplySet(_) | Self::NotOwned { .. }) => true,
             401 | 404 | 408 | 409 | 429 => false,
             400..500 => true,
             _ => self.is_invalid(),
         }
     }
 
-    /// The pause that the API server asks for in a refusal; else zero.
+    /// The pause that the API server asks for in a refusal; zero if there is none.
     pub fn retry_after(&self) -> Duration {
         let details = self.status().and_then(|status| status.details.as_ref());
         Duration::from_secs(details.map_or(0, |details| details.retry_after_seconds).into())
     }
 
-    /// How long the error must last before it is reported; `transient` if it may pass by itself.
+    /// The grace period before the error is reported; `transient` if it may pass by itself.
     pub fn grace(&self, transient: Duration) -> Duration {
         match self.code() {
             403 => PERMISSION_GRACE,
@@ -210,14 +208,14 @@ impl Cause {
         })
     }
 
-    /// Whether the API server has answered, so that it would give the same answer again.
+    /// Whether the API server has answered, and would give the same response again.
     pub fn is_answer(&self) -> bool {
         self.status().is_some() || self.is_of_object()
     }
 
-    /// Whether the state of the object is the cause, and no answer.
+    /// Whether the state of the object is the cause, and not a response.
     fn is_of_object(&self) -> bool {
-        matches!(self, Self::Held(_) | Self::OfAnotherSet(_) | Self::OfOthers { .. })
+        matches!(self, Self::BlockedByFinalizers(_) | Self::OtherApplySet(_) | Self::NotOwned { .. })
     }
 
     /// Whether the API server as a whole fails, so that other requests would fail, too.
@@ -236,7 +234,7 @@ impl Cause {
     /// Whether the object was refused for its content.
     pub fn is_invalid(&self) -> bool {
         let Some(status) = self.status() else { return false };
-        // The API server's answer to an object that does not fit its schema.
+        // The response of the API server to an object that does not fit its schema.
         let is_misfit = status.reason.is_empty() && status.message.contains("failed to create typed patch object");
         status.code == 422 || (status.code == 500 && is_misfit)
     }

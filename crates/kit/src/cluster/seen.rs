@@ -16,39 +16,39 @@ use crate::{cluster::request, grace::DENIED_GRACE};
 pub enum Event {
     /// The watch has started: all existing objects follow.
     Started,
-    /// An object was created or changed; between the start and the end of the list, it exists.
+    /// An object was created or changed. Between the start and the end of the list, it exists.
     Changed(Box<DynamicObject>),
     /// All existing objects have been listed.
     Synced,
-    /// An object was deleted; its last state.
+    /// An object was deleted. Holds its last state.
     Deleted(Box<DynamicObject>),
     /// The watch has failed and will be restarted.
     Failed {
         /// The error with its causes.
         error: String,
-        /// The HTTP status code of the API server's answer; zero without an answer.
+        /// The HTTP status code of the response; zero without one.
         code: u16,
     },
 }
 
 type Objects = BTreeMap<String, Arc<Value>>;
 
-/// What a watch has seen: the existing objects, by name.
+/// The existing objects that a watch has seen, by name.
 #[derive(Debug, Default)]
 pub struct Seen {
     objects: Objects,
-    /// The objects so far of a list that is not complete yet. What is as it was shares its memory.
+    /// The objects of a list that is not complete yet. Unchanged objects share their memory.
     arriving: Option<Objects>,
     synced: bool,
     problem: Option<Problem>,
 }
 
-/// What an event has come to.
+/// The effect of an event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Whether an object is seen differently, or all of them for the first time.
+    /// Whether an object has changed, or all objects have been seen for the first time.
     pub is_change: bool,
-    /// Whether the state of the watch is another one.
+    /// Whether the state of the watch has changed.
     pub is_about_watch: bool,
     /// An error that differs from the previous one.
     pub error: Option<String>,
@@ -61,7 +61,7 @@ pub struct Problem {
     pub error: String,
     /// The time of the first error.
     pub since: Instant,
-    /// Since when a permission is missing; `None` if the last error was another one.
+    /// The time since which a permission has been missing; `None` if the last error was another one.
     pub denied_since: Option<Instant>,
     /// Whether the API server does not serve the kind.
     pub is_unserved: bool,
@@ -69,7 +69,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// When it will have lasted for this long; earlier for a missing permission, which does not come back by itself.
+    /// The time at which the failure will have lasted for this long. It is earlier for a missing permission, which does not return by
+    /// itself.
     pub fn lasts_at(&self, period: Duration) -> Instant {
         let denied = self.denied_since.map(|since| since + DENIED_GRACE.min(period));
         denied.map_or(self.since + period, |denied| denied.min(self.since + period))
@@ -82,7 +83,7 @@ impl Seen {
         self.objects.values().map(Arc::as_ref)
     }
 
-    /// One object.
+    /// The object with this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.objects.get(name).map(Arc::as_ref)
     }
@@ -92,12 +93,12 @@ impl Seen {
         self.synced
     }
 
-    /// The failure of the watch, if it fails now.
+    /// The failure of the watch, if there is one now.
     pub fn problem(&self) -> Option<&Problem> {
         self.problem.as_ref()
     }
 
-    /// Takes an event of the watch.
+    /// Applies an event of the watch.
     pub fn take(&mut self, event: Event) -> News {
         let is_change = match event {
             Event::Started => {
@@ -147,7 +148,7 @@ impl Seen {
         News { is_change, ..News::default() }
     }
 
-    /// Notes a failure; returns it if it differs from the previous one.
+    /// Notes a failure. Returns it if it differs from the previous one.
     fn fail(&mut self, error: String, code: u16) -> Option<String> {
         let (known, now) = (self.problem.take(), Instant::now());
         let is_news = known.as_ref().is_none_or(|known| known.error != error);
@@ -165,8 +166,8 @@ impl Seen {
         is_news.then_some(error)
     }
 
-    /// Takes the answer to a request that was sent after the last event. Returns false, and takes nothing, if a newer state of
-    /// the object is known: resource versions have gone back.
+    /// Stores the response to a request that was sent after the last event. Returns false, and stores nothing, if a newer state of the
+    /// object is known: resource versions have gone back.
     #[must_use]
     pub fn put(&mut self, name: &str, value: Value) -> bool {
         if is_outdated(&self.objects, name, &value) {
@@ -180,21 +181,21 @@ impl Seen {
         true
     }
 
-    /// Removes an object that does not exist any more.
+    /// Removes an object that no longer exists.
     pub fn forget(&mut self, name: &str) {
         for objects in [Some(&mut self.objects), self.arriving.as_mut()].into_iter().flatten() {
             objects.remove(name);
         }
     }
 
-    /// The API server has answered: an error without an answer counts from now.
+    /// Notes that the API server has answered another request. An error without a response counts from now.
     pub fn has_answered(&mut self) {
         if let Some(problem) = self.problem.as_mut().filter(|problem| !problem.is_answered) {
             problem.since = Instant::now();
         }
     }
 
-    /// Waits for all objects again: what was seen may be wrong.
+    /// Waits for all objects again, because the seen ones may be wrong.
     pub fn doubt(&mut self) {
         (self.synced, self.arriving) = (false, None);
     }
@@ -205,8 +206,8 @@ fn named(object: &DynamicObject) -> (String, Value) {
     (name, request::to_value(object))
 }
 
-/// Whether a newer state of an object is known. Resource versions grow, even if an object is deleted and recreated: Kubernetes
-/// documents this since 1.35, and it is true of all versions.
+/// Whether a newer state of an object is known. Resource versions grow, even if an object is deleted and recreated. Kubernetes documents
+/// this since 1.35, and it is true of all versions.
 fn is_outdated(known: &Objects, name: &str, value: &Value) -> bool {
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
     known.get(name).and_then(|known| version(known)).zip(version(value)).is_some_and(|(known, new)| known > new)

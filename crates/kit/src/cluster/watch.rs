@@ -1,9 +1,8 @@
 //! Watches of named or labeled objects (IO).
 //!
-//! Each watch is one request: the API server streams the existing objects, then their changes. A server without this
-//! feature gets a list, then a watch. A watch never resumes at an earlier resource version: each start begins with all
-//! objects. So no watch stays blind, even if etcd was restored from a backup and the earlier resource version is in the
-//! future.
+//! Each watch is one request: the API server streams the existing objects, then their changes. A server without this feature gets a list,
+//! then a watch. A watch never resumes at an earlier resource version: each start begins with all objects. So no watch misses changes,
+//! even if etcd was restored from a backup and the earlier resource version is in the future.
 
 use std::{
     convert::Infallible,
@@ -41,11 +40,11 @@ const LIFETIME: u32 = 290;
 /// The longest silence before all existing objects have been sent.
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
-/// The longest silence afterwards. The API server sends a bookmark each minute, after a start within two minutes if etcd
-/// reports its progress as seldom as by default. Without a watch cache it sends none, so a longer silence is no error.
+/// The longest silence afterwards. The API server sends a bookmark each minute. After a start it may take two minutes, if etcd reports
+/// its progress at its default interval. Without a watch cache it sends none, so a longer silence is no error.
 const LONGEST_SILENCE: Duration = Duration::from_secs(150);
 
-/// The first and the longest pause between two starts, with a jitter of half of it; each is twice the one before. Nothing is
+/// The first and the longest pause between two starts, with a jitter of half of it. Each pause is twice the previous one. Nothing is
 /// repaired while the watches fail, and there are few of them.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(6));
 
@@ -55,23 +54,23 @@ const STABLE: Duration = Duration::from_secs(10);
 /// The annotation of the bookmark that follows the existing objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What to watch.
+/// The objects that are watched.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct Collection {
     /// The kind of the objects.
     pub kind: &'static Kind,
-    /// Their namespace, empty for a cluster-scoped kind.
+    /// The namespace of the objects; empty for a cluster-scoped kind.
     pub namespace: String,
-    /// Which objects of the kind.
+    /// The choice among the objects of the kind.
     pub selector: Selector,
 }
 
-/// When a watch last delivered something, be it a bookmark; clones share it.
+/// The time of the last event of a watch, including bookmarks. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Heard(Arc<AtomicI64>);
 
 impl Heard {
-    /// In seconds since 1970; zero if it has delivered nothing.
+    /// The time in seconds since 1970; zero without an event.
     pub fn last(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -81,7 +80,7 @@ impl Heard {
     }
 }
 
-/// Which objects of a kind.
+/// The choice among the objects of a kind.
 #[derive(Clone, Debug)]
 pub enum Selector {
     /// The object of this name.
@@ -92,18 +91,18 @@ pub enum Selector {
     Fields(&'static str),
 }
 
-impl Target {
+impl Collection {
     /// The object of this name.
     pub fn named(kind: &'static Kind, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()) }
     }
 
-    /// The objects with this label, `key=value`; with an empty one all of them.
+    /// The objects with this label, `key=value`. An empty label means all objects.
     pub fn labeled(kind: &'static Kind, namespace: &str, label: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), selector: Selector::Label(label.to_owned()) }
     }
 
-    /// The name of one object, or the namespace of several, as [`describe_objects`] puts them.
+    /// The name of one object, or the namespace of several, in the words of [`describe_objects`].
     pub fn describe(&self) -> String {
         match &self.selector {
             Selector::Name(name) => describe_objects(self.kind, "", name),
@@ -112,8 +111,8 @@ impl Target {
     }
 }
 
-/// The events of a watch. It never ends: when it is over it is restarted, after an error with a pause that grows.
-pub fn events(client: &Client, target: &Target, heard: Heard) -> BoxStream<'static, Event> {
+/// The events of a watch. The stream never ends: a watch that is over is restarted, after an error with a growing pause.
+pub fn events(client: &Client, target: &Collection, heard: Heard) -> BoxStream<'static, Event> {
     let (sender, receiver) = mpsc::unbounded();
     let watch = Watch {
         api: request::api(client, target.kind, &target.namespace),
@@ -131,7 +130,7 @@ pub fn events(client: &Client, target: &Target, heard: Heard) -> BoxStream<'stat
     stream::select(receiver, run).boxed()
 }
 
-/// A watch that has been started, and whether all existing objects have been sent.
+/// A started watch, and whether all existing objects have been sent.
 type Started = (BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>, bool);
 
 struct Watch {
@@ -179,7 +178,7 @@ impl Watch {
             ..WatchParams::default()
         };
         if self.can_stream {
-            // Without a resource version these are the objects of now, and not those that the API server remembers.
+            // Without a resource version the API server sends the current objects, and not the ones of its cache.
             let params = params.clone().initial_events();
             match request::send(Some(REQUEST_TIMEOUT), self.api.watch(&params, "")).await {
                 // Before Kubernetes 1.34 a server without the feature gate refuses `sendInitialEvents` as an invalid field.
@@ -195,7 +194,8 @@ impl Watch {
         }
         let mut page = self.objects.clone().limit(PAGE);
         self.send(Event::Started);
-        // All pages are of the version of the first one. If that is forgotten in between, the next start begins again.
+        // All pages have the resource version of the first one. If the API server has forgotten it meanwhile, the next start begins
+        // again.
         let version = loop {
             let list = request::send(Some(REQUEST_TIMEOUT), self.api.list(&page)).await?;
             for mut object in list.items {

@@ -14,30 +14,30 @@ use tracing::{debug, warn};
 
 use crate::cluster::{
     seen::{Event, Seen},
-    watch::{self, Heard, Target},
+    watch::{self, Collection, Heard},
 };
 
 struct Watched {
-    target: Target,
+    target: Collection,
     heard: Heard,
     seen: Seen,
     events: BoxStream<'static, Event>,
 }
 
-/// Watches by an id of the caller.
+/// A set of watches, each with an id of the caller.
 pub struct Watches<Id> {
     client: Client,
     watched: BTreeMap<Id, Watched>,
 }
 
 impl<Id: Ord + Clone> Watches<Id> {
-    /// No watches yet.
+    /// A set without watches.
     pub fn new(client: Client) -> Self {
         Self { client, watched: BTreeMap::new() }
     }
 
-    /// Starts a watch, unless one has this id.
-    pub fn start(&mut self, id: Id, target: impl FnOnce() -> Target) {
+    /// Starts a watch, unless there is one with this id.
+    pub fn start(&mut self, id: Id, target: impl FnOnce() -> Collection) {
         if !self.watched.contains_key(&id) {
             let target = target();
             let heard = Heard::default();
@@ -51,12 +51,13 @@ impl<Id: Ord + Clone> Watches<Id> {
         self.watched.retain(|id, _| is_kept(id));
     }
 
-    /// Waits for events that change something, and takes all that have arrived. `strip` removes from each object what must not be kept; `changed` is called for each
-    /// watch that has seen a change; of a watch that `is_question` it is an answer that its kind is not served.
+    /// Waits for events that change something, and handles all that have arrived. `strip` removes the fields of each object that must not
+    /// be kept. `changed` is called for each watch that has seen a change. If `is_optional` holds for a watch, its kind need not be
+    /// served.
     pub async fn changed(
         &mut self,
         strip: impl Fn(&Id, &mut DynamicObject),
-        is_question: impl Fn(&Id) -> bool,
+        is_optional: impl Fn(&Id) -> bool,
         mut changed: impl FnMut(&Id),
     ) {
         poll_fn(|context| {
@@ -74,7 +75,7 @@ impl<Id: Ord + Clone> Watches<Id> {
                     if let Some(error) = news.error {
                         let what = watched.target.describe();
                         let is_unserved = watched.seen.problem().is_some_and(|problem| problem.is_unserved);
-                        if is_unserved && is_question(id) {
+                        if is_unserved && is_optional(id) {
                             debug!("failed to watch {what}: {error}");
                         } else {
                             warn!("failed to watch {what}: {error}");
@@ -87,29 +88,29 @@ impl<Id: Ord + Clone> Watches<Id> {
         .await;
     }
 
-    /// What one watch has seen.
+    /// The objects that a watch has seen.
     pub fn seen(&self, id: &Id) -> Option<&Seen> {
         self.watched.get(id).map(|watched| &watched.seen)
     }
 
-    /// One object that a watch has seen.
+    /// An object that a watch has seen.
     pub fn get(&self, id: &Id, name: &str) -> Option<&Value> {
         self.seen(id)?.get(name)
     }
 
-    /// Every watch with what it has seen.
+    /// Every watch with its objects.
     pub fn iter(&self) -> impl Iterator<Item = (&Id, &Seen)> {
         self.watched.iter().map(|(id, watched)| (id, &watched.seen))
     }
 
-    /// Takes the answer to a write. Does nothing without a watch.
+    /// Stores the response to a write. Does nothing without a watch.
     pub fn put(&mut self, id: &Id, name: &str, live: Value) {
         if self.watched.get_mut(id).is_some_and(|watched| !watched.seen.put(name, live)) {
             self.restart();
         }
     }
 
-    /// Starts all watches again: resource versions have gone back, as after a restore of etcd, so what was seen may be wrong.
+    /// Starts all watches again, because resource versions have gone back, as after a restore of etcd. The seen objects may be wrong.
     pub fn restart(&mut self) {
         warn!("the resource versions of the API server have gone back: restarting all watches");
         for watched in self.watched.values_mut() {
@@ -118,12 +119,12 @@ impl<Id: Ord + Clone> Watches<Id> {
         }
     }
 
-    /// Another request was answered: errors without an answer count from now.
+    /// Notes that the API server has answered another request. Errors without a response count from now.
     pub fn have_answered(&mut self) {
         self.watched.values_mut().for_each(|watched| watched.seen.has_answered());
     }
 
-    /// When each watch last delivered something, by kind.
+    /// The time of the last event of each watch, by kind.
     pub fn heard(&self) -> Vec<(&'static str, Heard)> {
         self.watched.values().map(|watched| (watched.target.kind.kind, watched.heard.clone())).collect()
     }
@@ -135,13 +136,13 @@ impl<Id: Ord + Clone> Watches<Id> {
         }
     }
 
-    /// Those of the chosen watches that have not seen all existing objects yet, for people, each with its error.
+    /// The chosen watches that have not seen all existing objects yet, for people, each with its error.
     pub fn pending(&self, counts: impl Fn(&Id) -> bool) -> Vec<String> {
         let pending = self.watched.iter().filter(|(id, watched)| counts(id) && !watched.seen.is_synced());
         pending.map(|(_, watched)| watched.describe()).collect()
     }
 
-    /// The errors of those of the chosen watches that have failed for this long.
+    /// The errors of the chosen watches that have failed for this long.
     pub fn lasting_problem(&self, period: Duration, counts: impl Fn(&Id) -> bool) -> Option<String> {
         let now = Instant::now();
         let has_lasted = |watched: &Watched| watched.seen.problem().is_some_and(|one| one.lasts_at(period) <= now);

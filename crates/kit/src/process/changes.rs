@@ -13,13 +13,13 @@ use inotify::{Event, EventStream, Inotify, WatchMask};
 use tokio::time::Instant;
 use tracing::warn;
 
-/// How often files are looked at although nothing was reported.
+/// The period after which files are checked even if nothing was reported.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// The size of the buffer for reports, in bytes; one takes at most 272.
 const BUFFER: usize = 4096;
 
-/// How long after a report files are looked at: a file may be deleted and created, or written piece by piece.
+/// The pause between a report and the check of the files, because a file may be deleted and created, or written piece by piece.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The link that a kubelet renames when it replaces all files of a volume.
@@ -28,7 +28,7 @@ const VOLUME_LINK: &str = "..data";
 /// The changes of some files.
 pub struct Changes {
     paths: Vec<PathBuf>,
-    /// `None` where the system refuses to watch.
+    /// The watcher of inotify; `None` if the system refuses to create it.
     reports: Option<EventStream<Vec<u8>>>,
     due: Instant,
 }
@@ -46,7 +46,7 @@ impl Changes {
         changes
     }
 
-    /// Waits until one of the files may have changed. Loses nothing when it is dropped before.
+    /// Waits until one of the files may have changed. Cancelling the wait loses no change.
     pub async fn next(&mut self) {
         loop {
             let reported = async {
@@ -78,7 +78,7 @@ impl Changes {
         for path in &self.paths {
             // What cannot be watched is looked at.
             let _ = reports.watches().add(folder(path), of_folder);
-            // A file that is mounted alone is changed in another folder.
+            // A file that is mounted alone changes in another folder.
             let _ = reports.watches().add(path, WatchMask::CLOSE_WRITE | WatchMask::DELETE_SELF);
         }
     }
@@ -88,7 +88,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether a report may be about one of the files. Without a name it is about a file or a folder itself, or reports were lost.
+/// Whether a report may be about one of the files. A report without a name is about a file or a folder itself, or about lost reports.
 fn is_about(report: &io::Result<Event<OsString>>, paths: &[PathBuf]) -> bool {
     let name = report.as_ref().ok().and_then(|event| event.name.as_deref());
     name.is_none_or(|name| name == VOLUME_LINK || paths.iter().any(|path| path.file_name() == Some(name)))
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Less than the time after which files are looked at anyhow.
+    /// Less than the period after which files are checked anyway.
     const LIMIT: Duration = Duration::from_secs(8);
 
     async fn is_noticed(changes: &mut Changes) -> bool {

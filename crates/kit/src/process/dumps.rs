@@ -5,11 +5,11 @@ use std::io;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// A size with which Linux makes no core dump. A file would be smaller than the smallest dump, a page. A pipe to a program
-/// (`kernel.core_pattern` begins with `|`) ignores every limit but this one, which also keeps such a program from dumping itself.
+/// (`kernel.core_pattern` begins with `|`) ignores every other limit. This one also keeps that program from dumping itself.
 const NO_DUMP: u64 = 1;
 
-/// Keeps this process, and those that it starts, from leaving their memory in a file or in a pipe when they end by a panic. A socket
-/// (`kernel.core_pattern` begins with `@`, since Linux 6.16) ignores every limit.
+/// Keeps this process and its children from leaving their memory in a file or in a pipe after a panic. A socket (`kernel.core_pattern`
+/// begins with `@`, since Linux 6.16) ignores every limit.
 pub fn disable() -> io::Result<()> {
     let limit = |size| setrlimit(Resource::Core, Rlimit { current: Some(size), maximum: Some(size) });
     // Where the limit is 0 already, raising it needs a privilege. With 0 no file is written.

@@ -1,8 +1,7 @@
 //! The health of the process, and the endpoint that shows it.
 //!
-//! `/healthz` succeeds while the process's loop runs: an unreachable API server is no reason to restart it. `/readyz`
-//! succeeds while the process does its work, whether or not the work succeeds; the status reports that. Both report the
-//! problem.
+//! `/healthz` succeeds while the loop of the process runs, because an unreachable API server is no reason for a restart. `/readyz`
+//! succeeds while the process does its work, even if that work fails: the statuses report failures. Both print the problems.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +14,16 @@ pub struct Health(watch::Sender<State>);
 
 #[derive(Debug)]
 struct State {
-    /// What the process waits for; empty while it does its work.
+    /// The conditions that the process waits for; empty while it does its work.
     pending: Vec<String>,
-    /// What does not go well although the process does its work.
+    /// The errors that the process retries while it does its work.
     remarks: Vec<String>,
-    /// When its loop last turned.
+    /// The time of the last pass of the loop.
     turned: Instant,
 }
 
-/// How long the loop may not turn. It turns each ten minutes, and a pass may take minutes while requests are not answered.
+/// The longest time between two passes. There is a pass each ten minutes at least, and it may take minutes while requests are not
+/// answered.
 const LONGEST_TURN: Duration = Duration::from_secs(1800);
 
 impl Health {
@@ -33,19 +33,19 @@ impl Health {
         Self(watch::Sender::new(State { pending, remarks: Vec::new(), turned }))
     }
 
-    /// Notes a turn of the loop, with what the process waits for, and what else does not go well.
+    /// Notes a pass of the loop, with the conditions that the process waits for and the errors that it retries.
     pub fn set(&self, pending: Vec<String>, remarks: Vec<String>) {
         self.0.send_replace(State { pending, remarks, turned: Instant::now() });
     }
 
-    /// What the process does, in lines for people.
+    /// The state of the process, in lines for people.
     pub fn describe(&self) -> String {
         let now = Instant::now();
         let turned = now.saturating_duration_since(self.0.borrow().turned).as_secs();
         format!("{}the controllers last passed {turned} s ago\n", self.ready(now).1)
     }
 
-    /// Whether the loop turns, and how it does.
+    /// The response of `/healthz`: whether the loop runs, with its state.
     fn alive(&self, now: Instant) -> (StatusCode, String) {
         let since = now.saturating_duration_since(self.0.borrow().turned);
         if since > LONGEST_TURN {
@@ -57,7 +57,7 @@ impl Health {
         (StatusCode::OK, self.ready(now).1)
     }
 
-    /// Whether the process does its work, which is not whether it succeeds.
+    /// The response of `/readyz`: whether the process does its work, successfully or not.
     fn ready(&self, now: Instant) -> (StatusCode, String) {
         let state = self.0.borrow();
         let is_ready = state.pending.is_empty() && now.saturating_duration_since(state.turned) <= LONGEST_TURN;

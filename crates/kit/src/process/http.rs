@@ -26,7 +26,7 @@ use crate::process::{
     serving::Serving,
 };
 
-/// Listens on an address; one without a host means all addresses.
+/// Listens on an address. An address without a host means all addresses.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
     let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await };
     match TcpListener::bind(format!("[::]:{port}")).await {
@@ -36,8 +36,8 @@ pub async fn bind(address: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// The most connections at a time. A further one ends an older one: on the network of a host everybody can open them, and each
-/// takes a file descriptor of those that the client needs.
+/// The most connections at a time. A further one ends an older one. Every client on the network of the host can open connections, and
+/// each takes a file descriptor that the client of the API server may need.
 const CONNECTIONS: usize = 64;
 
 /// A connection that may still be open.
@@ -50,13 +50,13 @@ const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pause after a connection that begins with a handshake, whose cryptography takes the time of the process's only thread:
-/// everybody on the network of a host can ask for one.
+/// The pause after a TLS handshake, whose cryptography takes the time of the only thread of the process. Every client on the network of
+/// the host can ask for one.
 const HANDSHAKE_PAUSE: Duration = Duration::from_millis(5);
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves until dropped, over TLS where there are settings for it.
+/// Serves until dropped, with TLS if there are settings for it.
 pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Serving>>) -> io::Result<()> {
     let mut connections: VecDeque<Connection> = VecDeque::new();
     loop {
@@ -92,8 +92,8 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
     }
 }
 
-/// Which connection ends for a further one: of those whose client has proven nothing, the oldest from the peer that has the most. So
-/// who opens many ends their own.
+/// The connection that ends for a further one: among the clients that are not proven, the oldest one of the peer with the most
+/// connections. A client that opens many connections ends its own.
 fn first_to_end(connections: &VecDeque<Connection>) -> Option<usize> {
     let mut counts = HashMap::<Peer, usize>::new();
     let is_unproven = |connection: &&Connection| !connection.caller.has_proven();

@@ -2,8 +2,8 @@
 
 use std::{env, fs};
 
-/// The Pod's UID and the container's name: a restarted container keeps the lease, and two containers of a Pod never share
-/// one. Where the name is unknown, or outside of a Pod, a unique identity.
+/// The Pod's UID and the container's name, so that a restarted container keeps the lease, and two containers of a Pod never share one. If
+/// the name is unknown, or outside of a Pod, a unique identity.
 ///
 /// The environment's `POD_UID` and `CONTAINER_NAME` come first, then the mounts that the kubelet makes.
 pub(super) fn identity() -> String {

@@ -7,26 +7,26 @@ use tokio::sync::watch;
 /// Whether this process leads.
 #[derive(Clone, Debug)]
 pub enum Leadership {
-    /// It leads, until this time at least.
+    /// The process leads at least until this time.
     Leading(Deadline),
-    /// It does not lead; holds the reason if that is not another holder.
+    /// The process does not lead. Holds the reason, unless another process holds the lease.
     Waiting(Option<String>),
 }
 
 impl Leadership {
-    /// Whether the process leads, as far as it knows.
-    pub fn leads(&self) -> bool {
+    /// Whether the process leads, according to its last renewal.
+    pub fn is_leading(&self) -> bool {
         matches!(self, Self::Leading(_))
     }
 }
 
-/// A time that has passed as soon as one of two clocks says so. The monotonic clock stands still while a virtual machine is
-/// paused; the wall clock may be set back.
+/// A time that has passed as soon as it has passed on one of two clocks. The monotonic clock stands still while a virtual machine is
+/// paused, and the wall clock may be set back.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Now);
 
 impl Deadline {
-    /// This long after `start`.
+    /// The deadline at `period` after `start`.
     pub fn after(start: Now, period: Duration) -> Self {
         Self(Now { monotonic: start.monotonic + period, wall: start.wall + period })
     }
@@ -63,18 +63,18 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// How long a write may take, `None` if none is allowed: it has to end while this process still leads.
+    /// The longest time of a write, which has to end while this process still leads. `None` if no write is allowed.
     pub fn write_budget(&self) -> Option<Duration> {
         self.last_budget().filter(|_| !*self.shutdown.borrow())
     }
 
-    /// The same while the process stops: for what must not be left behind.
+    /// The longest time of a write that is also allowed while the process stops, to remove objects that must not stay.
     pub fn last_budget(&self) -> Option<Duration> {
         let Leadership::Leading(until) = *self.leadership.borrow() else { return None };
         until.remaining(Now::read())
     }
 
-    /// Why this process does not lead, if the reason is not another holder.
+    /// Why this process does not lead, unless another process holds the lease.
     pub fn problem(&self) -> Option<String> {
         match &*self.leadership.borrow() {
             Leadership::Waiting(problem) => problem.clone(),
@@ -83,24 +83,19 @@ impl Authority {
     }
 }
 
-/// How long a lease is valid, and how often it is renewed.
+/// The timings of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    /// How long a lease is valid without a renewal.
+    /// The duration of a lease without a renewal.
     pub lease_duration: Duration,
-    /// How long the holder tries to renew before it gives up; less than the duration.
+    /// The time in which the holder retries a renewal before it gives up. It is shorter than the duration.
     pub renew_deadline: Duration,
     /// The time between two tries.
     pub retry_period: Duration,
 }
 
 impl Timings {
-    /// OpenShift's for highly available clusters: a lease survives 60 s without an API server.
-    pub const HIGHLY_AVAILABLE: Self = Self::seconds(137, 107, 26);
-    /// OpenShift's for a single node, whose API server is away for longer.
-    pub const SINGLE_REPLICA: Self = Self::seconds(270, 240, 60);
-
-    /// The problem with these timings, if there is one: the rules of client-go.
+    /// The problem with these timings, according to the rules of client-go.
     pub fn problem(&self) -> Option<&'static str> {
         if self.lease_duration < Duration::from_secs(1) {
             Some("--leader-elect-lease-duration must be at least 1s: leases count in seconds")
@@ -115,7 +110,8 @@ impl Timings {
         }
     }
 
-    pub(super) const fn seconds(lease_duration: u64, renew_deadline: u64, retry_period: u64) -> Self {
+    /// Timings in seconds.
+    pub const fn seconds(lease_duration: u64, renew_deadline: u64, retry_period: u64) -> Self {
         Self {
             lease_duration: Duration::from_secs(lease_duration),
             renew_deadline: Duration::from_secs(renew_deadline),

@@ -1,10 +1,9 @@
 //! Leader election over one Lease (IO).
 //!
-//! The protocol is that of client-go's leaderelection. The process that holds and renews the lease leads. A lease may
-//! be taken if it was not renewed for its duration, by this process's clock and not by the recorded times. Every write
-//! carries the resource version, so one of two writers loses. There are two differences. The holder is the container,
-//! not the process, so that a restarted container continues at once. And a waiting process watches the lease, so that
-//! it leads soon after a release.
+//! The protocol is the one of client-go's leaderelection. The process that holds and renews the lease leads. A lease may be taken if it
+//! was not renewed for its duration, measured by this process and not by the recorded times. Every write carries the resource version, so
+//! one of two writers loses. There are two differences. The holder is the container, not the process, so that a restarted container
+//! continues at once. And a waiting process watches the lease, so that it leads soon after a release.
 
 use std::{
     sync::{
@@ -28,7 +27,7 @@ use crate::{
     cluster::{
         request,
         seen::Event,
-        watch::{self as lease_watch, Heard, Target},
+        watch::{self as lease_watch, Collection, Heard},
     },
     object::{Kind, kind},
     process::{
@@ -39,15 +38,15 @@ use crate::{
 
 pub use crate::process::leadership::Timings;
 
-/// The kind of leases.
+/// The kind Lease.
 pub static LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases", true, 0);
 
-/// The process no longer leads; holds the lease and the reason.
+/// The error of a process that no longer leads. Holds the lease and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("lost the lease {0}")]
 pub struct Lost(String);
 
-/// One lease, as this process sees it.
+/// The election for one lease.
 pub struct Election {
     client: Client,
     api: Api<Lease>,
@@ -56,35 +55,35 @@ pub struct Election {
     identity: String,
     timings: Timings,
     leading: watch::Sender<Leadership>,
-    /// Notified when the lease's resource version has gone back.
+    /// The notification that the resource version of the lease has gone back.
     rewound: Arc<Notify>,
     /// The lease as last read or written, and when this state was first seen.
     observed: Option<(Lease, Instant)>,
-    /// Whether the lease has changed since it was observed.
+    /// Whether another process has changed the lease since it was observed.
     conflicted: bool,
-    /// Whether an attempt to acquire or renew it is under way, or was cut off.
+    /// Whether an attempt to acquire or renew the lease is under way, or was cancelled.
     is_trying: bool,
-    /// Whether a lease of this process was missing: the next one is created without reading it.
+    /// Whether a lease of this process was missing. If so, the next one is created without a read.
     was_missing: Arc<AtomicBool>,
 }
 
-/// How long after the expiry of a lease that it watches a waiting process tries to take it.
+/// The time between the expiry of a watched lease and the attempt to take it.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(500);
 
 const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 
 enum Try {
-    /// The lease is ours and was renewed.
+    /// This process holds the lease, and has renewed it.
     Held,
-    /// This other holder's lease has not expired.
+    /// This other process holds the lease, which has not expired.
     HeldBy(String),
     /// Another process wrote the lease first.
     Conflict,
 }
 
 impl Election {
-    /// An election for a lease, not started yet. `rewound` is notified when an answer shows that resource versions have gone
-    /// back. All elections of a process share `was_missing`: whether a lease was.
+    /// An election that has not started yet. `rewound` is notified if a response shows that resource versions have gone back. All
+    /// elections of a process share `was_missing`, which says whether a lease was missing.
     pub fn new(
         client: Client,
         (namespace, name): (&str, &str),
@@ -148,7 +147,7 @@ impl Election {
         Lost(lost)
     }
 
-    /// Competes for the lease; returns when the try began that acquired it.
+    /// Competes for the lease. Returns the start of the successful attempt.
     async fn acquire(&mut self, lease: &str) -> Now {
         let mut holder = String::new();
         let mut changes = None;
@@ -176,14 +175,14 @@ impl Election {
         }
     }
 
-    /// The changes of the lease, and whether its watch works.
+    /// The watch of the lease, and whether it works.
     fn changes(&self) -> (BoxStream<'static, Event>, bool) {
-        let target = Target::named(&LEASE, &self.namespace, &self.name);
+        let target = Collection::named(&LEASE, &self.namespace, &self.name);
         (lease_watch::events(&self.client, &target, Heard::default()), false)
     }
 
-    /// Waits until the lease is released or has expired; for one period at most while it cannot be watched. The holder of a
-    /// deleted lease does not know yet: its lease is valid for as long as before.
+    /// Waits until the lease is released or has expired, but only for one period while it cannot be watched. A deleted lease stays valid
+    /// for its duration, because its holder does not know of the deletion yet.
     async fn wait_until_free(&mut self, (changes, is_synced): &mut (BoxStream<'static, Event>, bool)) {
         loop {
             let expiry = self.observed.as_ref().map_or_else(Instant::now, |(lease, seen)| *seen + duration(lease));
@@ -196,7 +195,7 @@ impl Election {
                 () = tokio::time::sleep(pause) => return,
             };
             match event {
-                // Of a deletion its holder does not know yet.
+                // The holder does not know of the deletion yet.
                 Event::Started | Event::Deleted(_) => {}
                 Event::Changed(object) => {
                     let Ok(lease) = object.try_parse::<Lease>() else { return };
@@ -215,10 +214,10 @@ impl Election {
         }
     }
 
-    /// Releases the lease if it is held, so that the next holder need not wait.
+    /// Releases a held lease, so that the next holder need not wait.
     pub async fn release(self) {
-        // What was cut off may have been written.
-        if !self.leading.send_replace(Leadership::Waiting(None)).leads() && !self.is_trying {
+        // A cancelled attempt may have written the lease.
+        if !self.leading.send_replace(Leadership::Waiting(None)).is_leading() && !self.is_trying {
             return;
         }
         let lease = format!("{}/{}", self.namespace, self.name);
@@ -280,7 +279,7 @@ impl Election {
                 self.api.replace(&self.name, &params, &self.record(lease)).await
             }
         };
-        // Where the lease was missing, a 404 is about the namespace and stays an error.
+        // If the lease was missing, a 404 is about the namespace and stays an error.
         let is_conflict = |code| code == 409 || (code == 404 && self.observed.is_some());
         match written {
             Err(kube::Error::Api(status)) if is_conflict(status.code) => {
@@ -294,7 +293,7 @@ impl Election {
         }
     }
 
-    /// Takes the state of the lease. Its duration counts from when a change was seen, not from the recorded time.
+    /// Stores the state of the lease. Its duration counts from the time at which a change was seen, not from the recorded time.
     fn observe(&mut self, lease: Lease) {
         let known = self.observed.take();
         if known.as_ref().is_some_and(|(known, _)| is_older(&lease, known)) {
@@ -307,7 +306,7 @@ impl Election {
         self.observed = Some((lease, seen));
     }
 
-    /// The lease as held by this process, made from its current state.
+    /// The lease with this process as its holder.
     fn record(&self, mut lease: Lease) -> Lease {
         let now = MicroTime(Timestamp::now());
         let ours = self.is_ours(&lease);
@@ -345,13 +344,13 @@ fn duration(lease: &Lease) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }
 
-/// Whether the first state of the lease is older: resource versions grow.
+/// Whether a lease is older than the known one. Resource versions grow.
 fn is_older(lease: &Lease, known: &Lease) -> bool {
     let version = |lease: &Lease| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
     version(lease).zip(version(known)).is_some_and(|(version, known)| version < known)
 }
 
-/// Between one and 1.2 times the period.
+/// A random time between one and 1.2 times the period.
 fn jittered(period: Duration) -> Duration {
     let nanos = Timestamp::now().subsec_nanosecond().unsigned_abs();
     period + period / 5 * (nanos % 1000) / 1000

@@ -8,19 +8,19 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug)]
 pub enum Format {
-    /// For people.
+    /// One line of text for people.
     Text {
         /// Whether levels have colors.
         colors: bool,
     },
-    /// For machines.
+    /// One JSON document for each line, for programs.
     Json,
 }
 
-/// Starts logging. `ours` are the crates of the program. `verbosity` is klog's: from 4 on these log debug messages, from
+/// Starts logging. `ours` are the crates of the program. `verbosity` is the one of klog: from 4 on these crates log debug messages, from
 /// 6 on all others do, too.
 pub fn init(format: Format, verbosity: u8, ours: &[&str]) {
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
@@ -37,8 +37,8 @@ fn filter(verbosity: u8, ours: &[&str]) -> Targets {
     let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
     Targets::new()
         .with_targets(ours.iter().map(|name| (*name, level)))
-        // All that it says of an error it returns to its caller, too, who logs it once and without the secrets of the object. It would
-        // log whole answers of the API server.
+        // The client also returns its errors to the caller, which logs each once and without the secrets of the object. The client would
+        // log whole responses.
         .with_target("kube_client", LevelFilter::OFF)
         .with_default(libraries)
 }

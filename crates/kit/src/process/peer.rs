@@ -1,4 +1,4 @@
-//! The clients of a server, as its limits count them: their addresses, and whether their requests are allowed.
+//! The clients of a server, for its limits: their addresses, and whether their requests are allowed.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The address of a client. Of IPv6 it is the network of 64 bits, because a single host may use every address of one.
+/// The address of a client. An IPv6 address counts as its network of 64 bits, because a single host may use all its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(IpAddr);
 
@@ -24,53 +24,54 @@ impl From<IpAddr> for Peer {
     }
 }
 
-/// The client of a connection; an extension of its requests.
+/// The client of a connection, an extension of its requests.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Its address.
+    /// The address of the client.
     pub peer: Peer,
     has_proven: Arc<AtomicBool>,
 }
 
 impl Caller {
-    /// The client with an address, which has proven nothing yet.
+    /// A client with an address, which is not proven yet.
     pub fn new(address: IpAddr) -> Self {
         Self { peer: address.into(), has_proven: Arc::default() }
     }
 
-    /// Notes that it may have what it asks for.
+    /// Notes that a request of the client was allowed.
     pub fn prove(&self) {
         self.has_proven.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has shown that it may have what it asks for.
+    /// Whether a request of the client was allowed.
     pub fn has_proven(&self) -> bool {
         self.has_proven.load(Ordering::Relaxed)
     }
 }
 
-/// How many reviews a peer gets within a period, and how many one that has proven something: others may share its address.
+/// The number of reviews of a peer within a period, and of a proven peer. Other clients may share its address.
 const REVIEWS: usize = 5;
 const PROVEN_REVIEWS: usize = 50;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How long something proven counts: longer than the pause between two scrapes, which is often a minute, and longer than an answer of the
-/// API server counts. Otherwise both would end before the next scrape, and whoever shares the address could take its reviews.
+/// The time for which a peer counts as proven. It is longer than the usual pause of a minute between two scrapes, and longer than the
+/// lifetime of a cached review. Otherwise both would end before the next scrape, and other clients with the same address could use up its
+/// reviews.
 pub const PROVEN_PERIOD: Duration = Duration::from_secs(5 * 60);
 
 const REMEMBERED: usize = 256;
 
-/// How many reviews each peer has had lately: everybody on the network of a host can send tokens, and each unknown one is a request to
-/// the API server.
+/// The recent reviews of each peer. Every client on the network of the host can send tokens, and each unknown token is a request to the
+/// API server.
 #[derive(Debug, Default)]
 pub struct Reviews(HashMap<Peer, Lately>);
 
 #[derive(Debug)]
 struct Lately {
-    /// The end of the period, and its reviews.
+    /// The end of the period, and the number of reviews in it.
     until: Instant,
     reviews: usize,
-    /// Until when it counts as one that has proven something.
+    /// The time until which the peer counts as proven.
     proven_until: Option<Instant>,
 }
 
@@ -81,7 +82,7 @@ impl Lately {
 }
 
 impl Reviews {
-    /// Whether a peer gets a further review, which counts.
+    /// Whether a peer gets a further review, which is counted.
     pub fn allow(&mut self, peer: Peer, now: Instant) -> bool {
         let lately = self.lately(peer, now);
         let most = if lately.has_proven(now) { PROVEN_REVIEWS } else { REVIEWS };
@@ -90,16 +91,16 @@ impl Reviews {
         is_allowed
     }
 
-    /// Notes that a peer has proven something.
+    /// Notes that a request of the peer was allowed.
     pub fn prove(&mut self, peer: Peer, now: Instant) {
         self.lately(peer, now).proven_until = Some(now + PROVEN_PERIOD);
     }
 
-    /// What is remembered of a peer, in a period that has not ended.
+    /// The entry of a peer, in a period that has not ended.
     fn lately(&mut self, peer: Peer, now: Instant) -> &mut Lately {
         self.0.retain(|_, lately| lately.until > now || lately.has_proven(now));
         if self.0.len() >= REMEMBERED && !self.0.contains_key(&peer) {
-            // Not one that has proven something: it is the sender of made-up tokens who fills the memory.
+            // A proven peer stays: the sender of made-up tokens fills the memory.
             let unproven = self.0.iter().filter(|(_, lately)| !lately.has_proven(now));
             if let Some(first) = unproven.min_by_key(|(_, lately)| lately.until).map(|(peer, _)| *peer) {
                 self.0.remove(&first);

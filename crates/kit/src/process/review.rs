@@ -29,14 +29,14 @@ use crate::{
     process::peer::{Caller, PROVEN_PERIOD, Reviews},
 };
 
-/// How long an answer counts, as for a Kubernetes API server of one's own (apiserver's delegating authenticator): a revoked
-/// permission is one for a minute more, a granted one is seen after ten seconds.
+/// The lifetime of an answer, as in the delegating authenticator of an aggregated API server: a revoked permission is used for a minute
+/// more, and a granted one is seen after ten seconds.
 const ALLOWED_PERIOD: Duration = Duration::from_secs(60);
 const DENIED_PERIOD: Duration = Duration::from_secs(10);
 
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many reviews run at a time, and how many answers are remembered: anybody can send tokens.
+/// The number of reviews at a time, and the number of cached reviews. Every client can send tokens.
 const REVIEWS: usize = 4;
 const REMEMBERED: usize = 256;
 
@@ -47,23 +47,23 @@ const LONGEST_TOKEN: usize = 16 << 10;
 pub enum Decision {
     /// The user may do this.
     Allowed,
-    /// The token is none of the cluster's.
+    /// The token is not one of the cluster.
     Unauthenticated,
     /// The user may not do this.
     Forbidden,
-    /// The API server could not be asked.
+    /// The API server did not answer.
     Unknown,
     /// The client has sent too many tokens without a valid one.
     TooMany,
 }
 
-/// Asks the API server, and remembers its answers.
+/// Asks the API server for reviews, and caches them.
 pub struct Reviewer {
     client: Client,
     running: Semaphore,
-    /// How many of them each client has caused lately.
+    /// The recent reviews of each client.
     reviews: Mutex<Reviews>,
-    /// By digests of the tokens, which are not kept.
+    /// The cached reviews by the digests of the tokens, which are not kept.
     known: Mutex<HashMap<[u8; 32], Answer>>,
 }
 
@@ -74,25 +74,25 @@ struct Answer {
 }
 
 impl Answer {
-    /// Whether it counts without being asked for again.
+    /// Whether the cached review is used without a new one.
     fn is_new(&self) -> bool {
         let period = if self.decision == Decision::Allowed { ALLOWED_PERIOD } else { DENIED_PERIOD };
         Instant::now() < self.at + period
     }
 
-    /// Whether it has allowed something lately.
+    /// Whether the review has allowed a request lately.
     fn has_allowed(&self) -> bool {
         self.decision == Decision::Allowed && Instant::now() < self.at + PROVEN_PERIOD
     }
 }
 
 impl Reviewer {
-    /// Remembers nothing yet.
+    /// A reviewer without cached reviews.
     pub fn new(client: Client) -> Self {
         Self { client, running: Semaphore::new(REVIEWS), reviews: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Whether the owner of a token may get a path of this server. A client whose token allows it has proven so.
+    /// Whether the owner of a token may get a path of this server. An allowed request proves the client.
     pub async fn get(&self, caller: &Caller, token: &str, path: &str) -> Decision {
         let decision = self.decision(caller, token, path).await;
         if decision == Decision::Allowed {
@@ -111,7 +111,7 @@ impl Reviewer {
         if let Some(answer) = known.filter(Answer::is_new) {
             return answer.decision;
         }
-        // A token that has been allowed lately is none of the made-up ones that others may send from the same address.
+        // A token that has been allowed lately is not one of the made-up tokens that other clients may send from the same address.
         if !known.is_some_and(|answer| answer.has_allowed()) && !self.counts(caller) {
             return Decision::TooMany;
         }
@@ -130,7 +130,7 @@ impl Reviewer {
         decision
     }
 
-    /// Whether a client gets a further review, which counts.
+    /// Whether a client gets a further review, which is counted.
     fn counts(&self, caller: &Caller) -> bool {
         self.reviews.lock().unwrap_or_else(PoisonError::into_inner).allow(caller.peer, Instant::now().into_std())
     }
@@ -145,7 +145,7 @@ impl Reviewer {
             known.retain(|_, answer| answer.is_new() || answer.has_allowed());
         }
         if known.len() >= REMEMBERED {
-            // What was denied first: it is the sender of made-up tokens who fills the memory.
+            // Denied reviews are removed first: the sender of made-up tokens fills the memory.
             known.retain(|_, answer| answer.has_allowed());
         }
         if known.len() >= REMEMBERED {
@@ -185,10 +185,10 @@ fn access(user: UserInfo, path: &str) -> SubjectAccessReviewSpec {
     }
 }
 
-/// The media type of the text: that of `OpenMetrics`.
+/// The media type of `OpenMetrics`.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The paths of the metrics server, which shows this text: nothing without the permission to get `/metrics`.
+/// The paths of the metrics server. Its text is shown only with the permission to get `/metrics`.
 pub fn routes(text: impl Fn() -> String + Clone + Send + Sync + 'static, reviewer: Reviewer) -> Router {
     let exposition = move || async move { ([(header::CONTENT_TYPE, MEDIA_TYPE)], text()) };
     Router::new().route("/metrics", get(exposition)).layer(middleware::from_fn_with_state(Arc::new(reviewer), reviewed))
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that knows the token `valid`, and how many reviews it has made.
+    /// An API server that accepts the token `valid`, and the number of its reviews.
     fn api_server() -> (Client, Arc<AtomicUsize>) {
         let made = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&made);

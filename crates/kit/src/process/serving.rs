@@ -21,25 +21,25 @@ use x509_parser::parse_x509_certificate;
 
 use crate::files::{self, Stamp};
 
-/// How long the files of the certificate are not looked at again.
+/// The time in which the files of the certificate are not checked again.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The names of the files, as in a Secret of type kubernetes.io/tls.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// The TLS settings of a server: those of the cluster's profile at the time of a connection.
+/// The TLS settings of a server. They follow the TLS profile of the cluster for each new connection.
 pub struct Serving {
     certificate: Arc<Certificate>,
-    /// The cipher suites below TLS 1.3, by IANA's names; without any TLS 1.3 alone is served.
+    /// The cipher suites below TLS 1.3, by IANA names. Without any, only TLS 1.3 is served.
     suites: Box<dyn Fn() -> Vec<String> + Send + Sync>,
-    /// The last configuration, and the suites that it was made of.
+    /// The last configuration, and the cipher suites from which it was made.
     made: Mutex<Option<(Vec<String>, Arc<ServerConfig>)>>,
 }
 
 impl Serving {
-    /// Serves with the certificate in a folder, or with one of its own until there is one, and shows when that expires. Below TLS 1.3
-    /// only these cipher suites are offered, by IANA's names.
+    /// Settings with the certificate in a folder, or with a self-signed one until the folder has one. A metric has the time at which it
+    /// expires. Only these cipher suites are offered below TLS 1.3, by IANA names.
     pub fn new(
         folder: PathBuf,
         suites: impl Fn() -> Vec<String> + Send + Sync + 'static,
@@ -49,7 +49,7 @@ impl Serving {
         Ok(Self { certificate, suites: Box::new(suites), made: Mutex::default() })
     }
 
-    /// The configuration for a connection that begins now.
+    /// The configuration for a new connection.
     pub fn config(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
         let suites = (self.suites)();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,8 +67,8 @@ impl Serving {
     }
 }
 
-/// What is offered: below TLS 1.3 never more than these suites. The library has no version below TLS 1.2, and no suite without
-/// forward secrecy or with CBC.
+/// The configuration for these cipher suites below TLS 1.3. The library has no version below TLS 1.2, and no suite without forward
+/// secrecy or with CBC.
 fn offered(suites: &[String]) -> (CryptoProvider, Vec<&'static SupportedProtocolVersion>) {
     let mut provider = ring::default_provider();
     provider
@@ -143,13 +143,13 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-/// When a certificate expires, in seconds since 1970; zero if it cannot be read.
+/// The time at which a certificate expires, in seconds since 1970; zero if it cannot be read.
 fn end_of(key: &CertifiedKey) -> i64 {
     let parsed = key.cert.first().and_then(|certificate| parse_x509_certificate(certificate).ok());
     parsed.map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp())
 }
 
-/// A certificate that nobody trusts, for clients that do not check it until there is one.
+/// A self-signed certificate, for clients that do not check it.
 fn self_signed() -> anyhow::Result<CertifiedKey> {
     let key = KeyPair::generate()?;
     let certificate = CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?;

@@ -13,7 +13,7 @@ use crate::{
 
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// What an object of this provider asks for, and the workload.
+/// The spec for this provider, its validation and its workload.
 fn asked(provider: &str, mut spec: Value, skips: &str) -> (Ccm, Validation, Object) {
     let catalog = embedded::catalog().unwrap();
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
@@ -46,7 +46,7 @@ fn fast(name: &str) -> Node {
     node(name, &json!({"disk": "fast"}), &json!({}), "True")
 }
 
-/// What is wrong with the change of a live workload, whose rollout is done, to what is asked for.
+/// The problem of a change to a live workload whose rollout is done.
 fn problem(provider: &str, (before, after): (Value, Value), nodes: &[Node], skips: &str) -> Option<InputProblem> {
     let (_, _, live) = asked(provider, before, "");
     let mut live = live.value().clone();
@@ -98,7 +98,7 @@ fn of_the_pods_those_count_that_are_left() {
     let moved = (selector("disk", "slow"), fewer.clone());
     let slow = || node("slow", &json!({"disk": "slow"}), &json!({}), "True");
     assert_eq!(reason("aws", moved, &[slow(), slow(), fast("b"), fast("c")], ""), Some(UNKNOWN_VERSION));
-    // One after the other: the pods that are left may be those that do not start.
+    // The pods end one after the other, and the remaining ones may not start.
     let (_, _, live) = asked("hcloud", version("1.35.0"), "");
     let (ccm, validated, wanted) = asked("hcloud", unknown(json!({"replicas": 1})), "");
     let at = |reason: &str| {

@@ -1,4 +1,4 @@
-//! Input of a decision that no watch shows (IO): the permissions of the account, and the pod that leads.
+//! The inputs of a decision that no watch shows (IO): the permissions of the ServiceAccount, and the leading pod.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,7 @@ use crate::{
     status::ccm,
 };
 
-/// How long an answer of the API server counts while nodes are to be deleted.
+/// The lifetime of an answer of the API server while nodes are about to be deleted.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(60);
 
 fn is_old(asked: Option<Instant>) -> bool {
@@ -35,7 +35,7 @@ fn is_old(asked: Option<Instant>) -> bool {
 }
 
 impl Member {
-    /// Asks the API server, if that is needed now, and decides again by its answers. Returns whether it has asked.
+    /// Asks the API server if necessary, and decides again with its answers. Returns whether it has asked.
     pub(super) async fn prove(&mut self, name: &str, view: &View, known: &Known<'_>, pass: &mut Pass) -> bool {
         let Some(ccm) = self.ccm().cloned() else { return false };
         let Some(decision) = &self.guard.decision else { return false };
@@ -47,19 +47,20 @@ impl Member {
         }
         let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
         let previous = status(&view.target.observer, name);
-        let is_known = previous.node_deletion.phase == phase(lifecycle) && ccm::knows_guard(&previous);
+        let is_known = previous.node_deletion.phase == phase(lifecycle) && ccm::is_guard_known(&previous);
         let is_own = |id: &String| owns(&guard.provider_ids, id);
-        // What is wrong is asked for until it is cured, and what may become wrong while it matters.
+        // A problem is checked again until it is fixed, and a possible problem is checked while it matters.
         let is_pressing =
             has_candidates || view.target.node_counts.unready.iter().any(is_own) || self.is_free() == Some(true);
         let mut is_news = self.ask_for_permissions(view, &guard, (is_pressing, is_known)).await;
         if is_pressing || self.is_free() == Some(true) {
             pass.due.push(Instant::now() + ANSWER_LIFETIME);
         }
-        if has_candidates && (is_old(self.guard.leads_since.as_ref().map(|(_, asked)| *asked)) || self.counts_now(view))
+        if has_candidates
+            && (is_old(self.guard.leads_since.as_ref().map(|(_, asked)| *asked)) || self.is_leader_needed(view))
         {
             is_news = true;
-            let leads_since = match &self.identity {
+            let leads_since = match self.identity() {
                 Some(identity) => leads_since(&view.target.client, identity).await,
                 None => Err("its provider has no workload".to_owned()),
             };
@@ -72,8 +73,8 @@ impl Member {
         is_news
     }
 
-    /// Whether the leader has to be known as it is now: a node would be confirmed that was not, or granted that is not.
-    fn counts_now(&self, view: &View) -> bool {
+    /// Whether the leader has to be read again, because a node is about to be confirmed or granted for the first time.
+    fn is_leader_needed(&self, view: &View) -> bool {
         let granted = self.live_grants(&view.target.observer);
         let confirmed = self.guard.decision.iter().flat_map(|decision| &decision.confirmed);
         let is_new = confirmed.clone().any(|entry| !self.guard.before.contains(entry));
@@ -108,7 +109,7 @@ impl Member {
     }
 }
 
-/// Since when the pod of the current rollout that leads has led.
+/// The time since which the leading pod of the current rollout has led.
 async fn leads_since(client: &Client, identity: &CcmIdentity) -> Result<Timestamp, String> {
     let (namespace, name) = (identity.namespace.as_str(), identity.lease_name.as_str());
     let lease = once(&LEASE, namespace, name, request::api(client, &LEASE, namespace).get_opt(name)).await?;
@@ -119,7 +120,7 @@ async fn leads_since(client: &Client, identity: &CcmIdentity) -> Result<Timestam
     leader::leads_since(&request::to_value(&lease), &pods)
 }
 
-/// Asks once. An API server that asks for a pause does not get it here: a withdrawal may wait for this pass.
+/// Reads once, without the pause that a refusal may ask for, because a withdrawal may wait for this pass.
 async fn once<T>(
     kind: &Kind,
     namespace: &str,
@@ -145,15 +146,13 @@ mod tests {
         provider::embedded,
     };
 
-    /// One that may delete nodes.
+    /// A member that may delete nodes.
     fn enabled() -> Member {
         let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
         let asked = Ccm::new("cluster".into(), serde_json::from_value(spec).unwrap(), cluster);
         let validated = validation::validate(&embedded::catalog().unwrap(), &asked, |_| Found::Absent);
-        let mut member = Member::default();
-        member.validation = Some(validated);
-        member
+        Member::validated(validated)
     }
 
     #[tokio::test]
@@ -162,7 +161,7 @@ mod tests {
         let role = member.planned_of_guard("ClusterRole").unwrap().clone();
         let silent = Router::new().fallback(std::future::pending::<()>);
         let mut observer = Observer::new(Client::new(silent, "own"), "set".into());
-        observer.follow(&Inventory::of(std::slice::from_ref(&role)), &Inventory::default());
+        observer.watch_objects(&Inventory::of(std::slice::from_ref(&role)), &Inventory::default());
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let mut grant = |member: &mut Member, live: Option<&[&str]>| {
             if let Some(live) = live {

@@ -1,5 +1,5 @@
-//! The reports of the guard of nodes (IO): the status, and for each node that stays or may go an Event, a line in the
-//! log and a metric.
+//! The reports of the guard of nodes (IO): the status, and for each node that stays or may be deleted an Event, a line of the log and a
+//! metric.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use crate::{
     status::ccm::{self, GUARD_NOT_IN_FORCE, NODE_DELETION_SAFE},
 };
 
-/// The reason of `NodeDeletionSafe` where the policy is missing: nodes are kept only because nobody grants the permission, or because the
+/// The reason of `NodeDeletionSafe` if the policy is missing. Nodes are kept only because nobody grants the permission, or because the
 /// controller is off.
 const NOT_ENFORCED: &str = "NotEnforced";
 
-/// What lets the operator keep the policies.
+/// The fix for an operator that may not write the policies.
 const HOW_TO_GRANT: &str = "install the operator again with this provider in --providers, and the name of this \
                             CloudControllerManager in --names";
 
@@ -30,14 +30,14 @@ const PAUSED: &str = "Paused";
 
 const MOST_WAITING: usize = 32;
 
-/// Records what a new status says about nodes: once for each node and reason.
+/// Records the changes of a new status about nodes, once for each node and reason.
 pub(in super::super) fn record_deletions(
     events: &Events,
     name: &str,
     (before, now): (&Deletion, &Deletion),
     asked_for: &BTreeSet<String>,
 ) {
-    for one in now.waiting.iter().filter(|one| !is_told(&before.waiting, one)) {
+    for one in now.waiting.iter().filter(|one| !is_reported(&before.waiting, one)) {
         let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
         let message = format!("CloudControllerManager {name} {what} delete this node, which stays: {}", one.message);
         info!("Node {}: {message}", one.node);
@@ -63,7 +63,7 @@ pub(in super::super) fn record_deletions(
     }
 }
 
-/// Status, reason and message of the condition where the policy is missing. `kept` is what keeps nodes all the same.
+/// Status, reason and message of the condition if the policy is missing. `kept` is the reason why nodes are kept nevertheless.
 fn not_enforced(kept: &str, guard: &Guard, withheld: Option<&str>) -> (&'static str, &'static str, String) {
     let why = withheld.unwrap_or("it or its binding is missing or changed");
     let how_to_grant = withheld.map(|_| format!("; {HOW_TO_GRANT}")).unwrap_or_default();
@@ -75,12 +75,13 @@ fn not_enforced(kept: &str, guard: &Guard, withheld: Option<&str>) -> (&'static 
     ("Unknown", NOT_ENFORCED, message)
 }
 
-/// Whether it has been told that a node stays, and of which kind the reason is: numbers in it change with each other node.
-fn is_told(before: &[Candidate], now: &Candidate) -> bool {
+/// Whether the previous status has reported that a node stays, for the same reason. The message may differ, because it has counts of
+/// other nodes.
+fn is_reported(before: &[Candidate], now: &Candidate) -> bool {
     before.iter().any(|one| (&one.uid, &one.reason) == (&now.uid, &now.reason))
 }
 
-/// Name and uid of each of these nodes that is not among the others.
+/// The names and uids of the nodes that are not among `others`.
 fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
     all.iter().filter(|one| !others.contains(one)).filter_map(|one| one.split_once('/'))
 }
@@ -119,15 +120,14 @@ impl Member {
         report
     }
 
-    /// Whether a node that the last status calls confirmed may still be deleted: it exists, as far as that is known, and the live
-    /// role names it.
+    /// Whether a node that the previous status confirms may still be deleted: it exists, as far as is known, and the live role names it.
     fn is_still_confirmed(&self, confirmed: &str, live: Option<&BTreeSet<String>>) -> bool {
         let (Some(deleted), Some(live)) = (&self.guard.deleted, live) else { return true };
         let Some((node, uid)) = confirmed.split_once('/') else { return false };
         live.contains(node) && deleted.iter().all(|one| one.uid != uid)
     }
 
-    /// What is reported without a decision. For a moment, as at a start, that is what was reported last.
+    /// The report without a decision. As long as a decision is expected soon, such as at a start, the previous report stays.
     fn undecided(&self, view: &View, previous: &Status) -> ccm::Guard {
         let before = Deletion { confirmed: Vec::new(), ..previous.node_deletion.clone() };
         let Some(is_safe) = self.why_undecided(view, &before.phase) else {
@@ -143,8 +143,8 @@ impl Member {
         ccm::Guard { is_safe: Some(is_safe), deletion }
     }
 
-    /// Why nothing is decided, unless that is so for a moment only, as status, reason and message of the condition. `before` is
-    /// the phase that was reported last.
+    /// The status, reason and message of the condition without a decision; `None` if a decision is expected soon. `before` is the phase
+    /// in the previous status.
     fn why_undecided(&self, view: &View, before: &str) -> Option<(&'static str, &'static str, String)> {
         if self.is_removed() {
             let message =
@@ -164,7 +164,7 @@ impl Member {
             return why("ClusterUnseen", error);
         }
         if self.is_read() && self.ccm().and_then(|ccm| guard_of(view, ccm)).is_none() {
-            return why("BadInput", self.why_unreadable().unwrap_or("its provider is not known"));
+            return why("BadInput", self.why_unusable().unwrap_or("its provider is not known"));
         }
         let error = view.target.observer.refusals_problem()?;
         why("EventsUnseen", &format!("Events of nodes are not seen: {error}"))
@@ -223,7 +223,7 @@ impl Member {
     ) -> Option<(&'static str, &'static str, String)> {
         if lifecycle == Lifecycle::Disabled {
             let is_off = "spec.controllers.cloudNodeLifecycle is Disabled";
-            // What it would do by a permission of others is not looked for: only the policy would keep it from that.
+            // Permissions that others grant are not checked: only the policy would keep the cloud-controller-manager from using them.
             let lacks_policy = withheld.is_some() && self.in_force(observer).is_none();
             return Some(if lacks_policy {
                 not_enforced(is_off, guard, withheld)
@@ -279,7 +279,7 @@ impl Member {
         })
     }
 
-    /// The names of the nodes that it would delete. For a moment without a decision these are the ones that were reported last.
+    /// The names of the nodes that the cloud-controller-manager would delete. If a decision is expected soon, the previous names stay.
     pub(in super::super) fn gone_nodes(&self, view: &View, previous: &Status) -> BTreeSet<String> {
         match &self.guard.decision {
             Some(decision) => decision.asked_for.iter().cloned().collect(),
@@ -302,7 +302,7 @@ mod tests {
         facts::{Documents, cluster::Cluster, version::Minor},
     };
 
-    /// A cluster of which nothing has been seen, and one that asks for a mode in it.
+    /// An unobserved cluster, and a member that asks for a mode in it.
     fn asking_for(lifecycle: &str) -> (View, Member) {
         let view = view::tests::view(Client::new(Router::new(), "own"), Documents::default(), None);
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };

@@ -2,7 +2,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::*;
 
-/// How many deletions count at each of these times, in seconds of the wall clock and of the process's own.
+/// The number of deletions that count at each of these times, in seconds of the wall clock and of the monotonic clock.
 fn counts<const N: usize>(before: &Deletion, start: Timestamp, times: [(i64, u64); N]) -> [usize; N] {
     let (mut guarded, clock) = (Guarded::default(), Instant::now());
     times.map(|(wall, own)| {

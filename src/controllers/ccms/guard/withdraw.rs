@@ -1,5 +1,5 @@
-//! Removes names from the roles that allow nodes to be deleted (IO), before and beside the rest of the plan: no failure
-//! of the rest may keep a permission alive.
+//! Withdraws names from the roles that allow nodes to be deleted (IO), before and independently of the rest of the plan. No failure of
+//! the rest may keep a permission alive.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +26,10 @@ use crate::{
     process::leadership::Authority,
 };
 
-/// What the kinds of policies and their bindings begin with.
+/// The prefix of the kinds of policies and their bindings.
 const POLICY: &str = "ValidatingAdmissionPolicy";
 
-/// How often the end of the process tries.
+/// The number of tries at the end of the process.
 const TRIES: usize = 3;
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -44,21 +44,21 @@ fn roles(observer: &Observer) -> impl Iterator<Item = &Value> {
     of_kind.flat_map(|(_, live)| live).filter(|live| is_of_guard(live))
 }
 
-/// The names that the live roles of one grant; `None` while they have not been seen.
+/// The names that the live roles of a member grant; `None` while the roles have not been seen.
 pub(super) fn granted_to(observer: &Observer, name: &str) -> Option<BTreeSet<String>> {
     let is_seen = observer.ours().any(|(location, _)| location.kind.kind == CLUSTER_ROLE.kind);
     is_seen.then(|| roles(observer).filter(|live| owner(live) == name).flat_map(granted).collect())
 }
 
-/// Which nodes may be deleted now, and when that was last so.
+/// The members whose roles allow nodes to be deleted now, or did so a moment ago.
 pub(in super::super) struct Grants {
-    /// When the role of each `CloudControllerManager` was last known to grant a name.
+    /// The time at which the role of each `CloudControllerManager` was last known to grant a name.
     seen: BTreeMap<String, Instant>,
-    /// Those whose roles grant names.
+    /// The members whose roles grant names now.
     granting: BTreeSet<String>,
-    /// What was granted before is not known.
+    /// The start of the process. Earlier grants are not known.
     started: Instant,
-    /// The names that the last attempt to narrow a role has left.
+    /// The names that the last attempt has left in each role.
     narrowed: BTreeMap<Key, BTreeSet<String>>,
 }
 
@@ -69,14 +69,14 @@ impl Default for Grants {
 }
 
 impl Grants {
-    /// Notes what the live roles grant.
-    pub(in super::super) fn see(&mut self, observer: &Observer) {
+    /// Updates the grants from the live roles.
+    pub(in super::super) fn update(&mut self, observer: &Observer) {
         let granting = roles(observer).filter(|live| !granted(live).is_empty());
         self.note(granting.map(|live| owner(live).to_owned()).collect());
     }
 
-    /// Notes whose roles grant names. What was granted until now may be in force for a little longer: nobody knows when in between
-    /// it was withdrawn.
+    /// Stores the members whose roles grant names. A previous grant may stay in force for a little longer, because the time of its
+    /// withdrawal is not known.
     fn note(&mut self, granting: BTreeSet<String>) {
         let before = std::mem::replace(&mut self.granting, granting);
         let now = Instant::now();
@@ -89,36 +89,36 @@ impl Grants {
         self.granting.is_empty()
     }
 
-    /// Whether an object is a policy whose role an API server may still know as it was: then it has to stay.
+    /// Whether an object is a policy that has to stay, because an API server may still know the previous state of its role.
     pub(in super::super) fn may_lag(&self, live: &Value) -> bool {
         let is_recent = self.seen.contains_key(owner(live)) || self.started.elapsed() < REFRESH;
         is_recent && live["kind"].as_str().is_some_and(|kind| kind.starts_with(POLICY)) && is_of_guard(live)
     }
 
-    /// When a policy that has to stay may go.
+    /// The times at which policies that have to stay may be deleted.
     pub(in super::super) fn due(&self) -> impl Iterator<Item = Instant> {
         self.seen.values().chain([&self.started]).map(|seen| *seen + REFRESH).filter(|due| *due > Instant::now())
     }
 }
 
 impl Ccms {
-    /// Takes back each name that is not decided now, also of those that are paused or removed, and of which nothing is planned.
-    pub(in super::super) async fn take_back(&mut self, view: &mut View) {
+    /// Withdraws each name that is not confirmed now. This includes the names of members that are paused or removed, or have no plan.
+    pub(in super::super) async fn withdraw_grants(&mut self, view: &mut View) {
         let wanted: BTreeMap<_, _> =
             self.fleet.iter().map(|(name, member)| (name.clone(), member.guard.deletable.granted.clone())).collect();
         let budget = |authority: &Authority| authority.write_budget();
         self.narrow(&mut view.target, &wanted, budget).await;
     }
 
-    /// Takes back all names: what is decided from cannot be seen.
-    pub(in super::super) async fn take_back_all(&mut self, view: &mut View) {
+    /// Withdraws all names, because the nodes or Events that the decisions depend on cannot be seen.
+    pub(in super::super) async fn withdraw_all_grants(&mut self, view: &mut View) {
         for member in self.fleet.values_mut() {
             member.guard.forget();
         }
-        self.take_back(view).await;
+        self.withdraw_grants(view).await;
     }
 
-    /// Takes back, at the end of the process, all that is granted, and then the lists: whoever comes next decides again.
+    /// Withdraws all grants at the end of the process, and then the lists of the policies. The next leader decides again.
     pub(in crate::controllers) async fn withdraw(&mut self, view: &mut View) {
         for attempt in 0..TRIES {
             if attempt > 0 {
@@ -148,7 +148,7 @@ impl Ccms {
         applier.apply(&view.target.client, live.into_iter(), &budget).await;
     }
 
-    /// Names the nodes that may still be deleted, if this process should have withdrawn the permission.
+    /// Logs the nodes that may still be deleted, if this process should have withdrawn the permission.
     pub(in crate::controllers) fn warn_of_permissions(&self, view: &View) {
         let left: Vec<_> = roles(&view.target.observer).flat_map(granted).collect();
         if !left.is_empty() && self.authority.last_budget().is_some() {
@@ -156,7 +156,7 @@ impl Ccms {
         }
     }
 
-    /// Leaves in each live role the names that are wanted for its owner.
+    /// Reduces each live role to the wanted names of its owner.
     async fn narrow(
         &mut self,
         target: &mut Target,
@@ -182,7 +182,7 @@ impl Ccms {
         };
         let due: Vec<_> = roles(observer).filter_map(narrowed).collect();
         let attempt: BTreeMap<_, _> = due.iter().map(|(role, _)| (role.key(), granted(role.value()))).collect();
-        // What has failed before says nothing about a name that is to go now.
+        // An earlier failure does not delay the withdrawal of another name.
         let news = attempt.iter().filter(|(key, left)| self.grants.narrowed.get(key) != Some(left));
         applier.replanned_some(&news.map(|(key, _)| key.clone()).collect(), false);
         self.grants.narrowed = attempt;
@@ -190,11 +190,11 @@ impl Ccms {
             return;
         }
         applier.failures = Failures::default();
-        applier.make_room(usize::MAX);
+        applier.limit_writes(usize::MAX);
         let objects = due.iter().map(|(role, live)| (role, Some(live)));
         let written = applier.apply(client, objects, &|| budget(&self.authority)).await;
         for (key, live) in written {
-            // It was granted until now, however long the request took.
+            // The name was granted until now, however long the request took.
             self.grants.seen.insert(owner(&live).to_owned(), Instant::now());
             if let Some((role, _)) = due.iter().find(|(role, _)| role.key() == key) {
                 observer.watches.put(&Id::Ours(Location::of(role)), &key.name, live);
@@ -203,7 +203,7 @@ impl Ccms {
     }
 }
 
-/// A live role without its rules, of which nothing is planned.
+/// A live role without its rules, for a role without a plan.
 fn minimal(live: &Value) -> Option<Object> {
     let metadata = json!({"name": live["metadata"]["name"], "labels": live["metadata"]["labels"]});
     let (version, kind) = (&live["apiVersion"], &live["kind"]);
@@ -246,7 +246,7 @@ mod tests {
         assert!(grants.is_none() && !grants.may_lag(&policy));
         grants.note(names(&["cluster"]));
         assert!(!grants.is_none() && grants.may_lag(&policy));
-        // As a standby sees it: granted long ago, and withdrawn by another process since the last pass.
+        // As a standby observes it: granted long ago, and withdrawn by another process since the last pass.
         grants.seen.values_mut().for_each(|seen| *seen = long_ago);
         grants.note(BTreeSet::new());
         assert!(grants.is_none() && grants.may_lag(&policy));
@@ -255,7 +255,7 @@ mod tests {
         assert!(!grants.may_lag(&policy));
     }
 
-    /// The managed fields of an object that nobody else has written.
+    /// The managed fields of an object that only the operator has written.
     fn ours() -> Value {
         json!([{"manager": "ccm-operator", "operation": "Apply", "apiVersion": RBAC, "fieldsType": "FieldsV1",
             "fieldsV1": {"f:rules": {}}}])
@@ -264,7 +264,7 @@ mod tests {
     /// An API server with a role that grants two names. It refuses changes until it is to accept them.
     #[derive(Clone, Default)]
     struct Server {
-        /// The names that each attempt leaves.
+        /// The names that are left by each attempt.
         attempts: Arc<Mutex<Vec<BTreeSet<String>>>>,
         accepts: Arc<AtomicBool>,
     }
@@ -324,7 +324,7 @@ mod tests {
             ccms.narrow(&mut target, &wanted, Authority::write_budget).await;
             (ccms.grants.seen.contains_key("cluster"), granted_to(&target.observer, "cluster"))
         };
-        // Each is refused, and the next one does not wait until the last may be tried again.
+        // Each attempt is refused, and the next one does not wait for the retry of the previous one.
         let both = Some(names(&["a", "b"]));
         assert_eq!((keep(&["a"]).await, keep(&[]).await), ((false, both.clone()), (false, both)));
         assert_eq!(*server.attempts.lock().unwrap(), [names(&["a"]), names(&[])]);

@@ -1,7 +1,7 @@
-//! The policies that the operator may not create (pure, but for what it asks of the watches).
+//! The policies that the operator may not create (pure, except for reads of the watches).
 //!
-//! An installation may withhold the permission to create policies. The operator then does everything else: without a permission
-//! to delete nodes the policy is only a second lock. The status reports that the policy is missing.
+//! An installation may withhold the permission to create policies. The operator then does everything else, because a policy is only the
+//! second lock: the role grants no node. The status reports that the policy is missing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,15 +23,15 @@ use crate::{
     plan::kubernetes::guard::{is_of_guard, is_policy},
 };
 
-/// How long a refused write of a policy is not tried again.
+/// The time in which a refused write of a policy is not retried.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// The policies whose writes were refused for want of a permission: the error, and when that was.
+/// The policies whose writes were refused for want of a permission, with the error and its time.
 #[derive(Default)]
 pub(in super::super) struct Withheld(BTreeMap<Key, (String, Instant)>);
 
 impl Withheld {
-    /// Notes which of these policies could not be written, and which could.
+    /// Updates which of these policies could be written in the last pass.
     pub(in super::super) fn note(&mut self, policies: &BTreeSet<Key>, applier: &Applier) {
         self.0.retain(|key, _| policies.contains(key));
         for key in policies {
@@ -39,21 +39,21 @@ impl Withheld {
         }
     }
 
-    /// Notes what has come of one. While nothing is tried for it that says nothing about the permission.
+    /// Updates one policy from its result. Without a write the permission is not known.
     fn note_one(&mut self, key: &Key, failure: Option<&Stopped>, is_settled: bool) {
         match failure {
             Some(stopped) if stopped.is_denied => {
                 self.0.insert(key.clone(), (stopped.error.clone(), Instant::now()));
             }
-            None if is_settled && !self.rests(key) => {
+            None if is_settled && !self.is_retry_pending(key) => {
                 self.0.remove(key);
             }
             _ => {}
         }
     }
 
-    /// Whether nothing is to be tried for an object now.
-    pub(in super::super) fn rests(&self, key: &Key) -> bool {
+    /// Whether the write of an object is not retried yet.
+    pub(in super::super) fn is_retry_pending(&self, key: &Key) -> bool {
         self.0.get(key).is_some_and(|(_, refused)| refused.elapsed() < PAUSE)
     }
 
@@ -62,15 +62,15 @@ impl Withheld {
         self.0.contains_key(key)
     }
 
-    /// Why the policies of one are not kept, if so.
+    /// Why the policies of a member are not written, if so.
     pub(in super::super) fn why(&self, member: &Member, observer: &Observer) -> Option<String> {
-        let of_one = member.optional_policies().map(Object::key).find_map(|key| self.0.get(&key));
-        let refused = of_one.map(|(error, _)| error.clone());
+        let own = member.optional_policies().map(Object::key).find_map(|key| self.0.get(&key));
+        let refused = own.map(|(error, _)| error.clone());
         refused.or_else(|| member.optional_policies().find_map(|object| denied(observer, &Location::of(object))))
     }
 }
 
-/// Why a location may not be looked at, once that is certain.
+/// The error of a location that the operator may not watch, once the permission is missing for certain.
 pub(in super::super) fn denied(observer: &Observer, location: &Location) -> Option<String> {
     let is_denied = |problem: &&Problem| {
         problem.denied_since.is_some() && problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now()
@@ -80,7 +80,7 @@ pub(in super::super) fn denied(observer: &Observer, location: &Location) -> Opti
 }
 
 impl Member {
-    /// The policies of its guard that it can do without, those that are to go included: as long as nodes may be deleted, it cannot.
+    /// The policies of its guard that are optional, including deleted ones. While nodes may be deleted, no policy is optional.
     pub(in super::super) fn optional_policies(&self) -> impl Iterator<Item = &Object> {
         let needs_them = !self.is_removed()
             && self.ccm().is_some_and(|ccm| ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled);
@@ -105,7 +105,10 @@ mod tests {
         let mut withheld = Withheld::default();
         withheld.note_one(&key, Some(&failed(true)), true);
         withheld.note_one(&key, None, true);
-        assert!(withheld.has(&key) && withheld.rests(&key), "nothing is tried meanwhile, so nothing was written");
+        assert!(
+            withheld.has(&key) && withheld.is_retry_pending(&key),
+            "nothing is tried meanwhile, so nothing was written"
+        );
         withheld.0.values_mut().for_each(|(_, refused)| *refused = Instant::now().checked_sub(PAUSE).unwrap());
         withheld.note_one(&key, Some(&failed(false)), true);
         withheld.note_one(&key, None, false);
@@ -113,6 +116,6 @@ mod tests {
         withheld.note_one(&key, None, true);
         assert!(!withheld.has(&key));
         withheld.note_one(&key, Some(&failed(true)), true);
-        assert!(withheld.rests(&key));
+        assert!(withheld.is_retry_pending(&key));
     }
 }
