@@ -6,12 +6,14 @@
 
 use serde_json::Value;
 
-use super::{Member, stage::Stage};
+use super::{
+    Member,
+    stage::{Grounds, Stage},
+};
 use crate::{
     apply::inventory::{Inventory, Location},
     cluster::seen::Seen,
     controllers::{
-        diagnoser::NodeCounts,
         observer::{Id, Observer},
         target::Target,
     },
@@ -30,31 +32,6 @@ use crate::{
 
 /// The fields of a pod that decide on which nodes it runs.
 const PLACEMENT: [&str; 3] = ["nodeSelector", "affinity", "tolerations"];
-
-/// The state of the cluster on which a refusal is based.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Grounds {
-    /// The planned workload.
-    workload: Object,
-    /// The resource version of the live workload.
-    live: Option<String>,
-    /// The revision of the counts of nodes.
-    nodes: u64,
-}
-
-impl Grounds {
-    fn new(workload: &Object, observer: &Observer, node_counts: &NodeCounts) -> Self {
-        Self { workload: workload.clone(), live: version(workload, observer), nodes: node_counts.revision }
-    }
-
-    fn have_changed(&self, observer: &Observer, node_counts: &NodeCounts) -> bool {
-        self.nodes != node_counts.revision || self.live != version(&self.workload, observer)
-    }
-}
-
-fn version(workload: &Object, observer: &Observer) -> Option<String> {
-    observer.live(workload)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
-}
 
 impl Member {
     /// Validates the inputs again if their change was refused, and the nodes or the workload have changed since.

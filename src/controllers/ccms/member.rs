@@ -7,12 +7,11 @@ use serde_json::Value;
 
 use super::{
     Ccms, DEFAULT_NAMESPACE,
-    change::Grounds,
     definition::Definition,
     first::{Gate, is_workload},
     guard::Guarded,
     report::live_of,
-    stage::{CONFLICT, Stage},
+    stage::{CONFLICT, Grounds, Stage},
 };
 use crate::{
     api::{

@@ -1,7 +1,8 @@
-//! The stages of the inputs of a `CloudControllerManager`, from unvalidated to accepted or refused (pure).
+//! The stages of the inputs of a `CloudControllerManager`, from unvalidated to accepted or refused (pure, except for reads of the
+//! watches).
 
-use super::change::Grounds;
 use crate::{
+    controllers::{diagnoser::NodeCounts, observer::Observer},
     object::Object,
     plan::kubernetes::{
         sources::{Found, InputProblem},
@@ -88,4 +89,29 @@ impl Stage {
         *self = stage;
         refused
     }
+}
+
+/// The state of the cluster on which a refusal is based.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Grounds {
+    /// The planned workload.
+    pub(super) workload: Object,
+    /// The resource version of the live workload.
+    live: Option<String>,
+    /// The revision of the counts of nodes.
+    nodes: u64,
+}
+
+impl Grounds {
+    pub(super) fn new(workload: &Object, observer: &Observer, node_counts: &NodeCounts) -> Self {
+        Self { workload: workload.clone(), live: version(workload, observer), nodes: node_counts.revision }
+    }
+
+    pub(super) fn have_changed(&self, observer: &Observer, node_counts: &NodeCounts) -> bool {
+        self.nodes != node_counts.revision || self.live != version(&self.workload, observer)
+    }
+}
+
+fn version(workload: &Object, observer: &Observer) -> Option<String> {
+    observer.live(workload)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
 }

@@ -40,7 +40,7 @@ pub(super) struct Grants<'a> {
 }
 
 impl Grants<'_> {
-    /// The permissions that the providers' ClusterRoles may grant.
+    /// The permissions that the `ClusterRole`s of the providers may grant.
     pub(super) fn of_cluster(&self) -> Result<Vec<Commented>, yaml::Error> {
         let computed = self.providers.iter().map(|one| &one.descriptor);
         let computed = computed.flat_map(|one| needs::grants(&one.controllers(), &one.permissions).collect::<Vec<_>>());

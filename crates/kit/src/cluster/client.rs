@@ -89,11 +89,6 @@ fn verb<B>(request: &Request<B>) -> &'static str {
 #[derive(Clone)]
 pub(super) struct Repeatable;
 
-/// The error of a request that took longer than the client's limit.
-#[derive(Debug, thiserror::Error)]
-#[error("no answer from the API server in time")]
-pub(super) struct TimedOut;
-
 /// Marks the response of a watch, whose body does not end.
 #[derive(Clone)]
 struct Endless;
@@ -111,7 +106,7 @@ async fn limited(
         let body = axum::body::to_bytes(body, usize::MAX).await?;
         Ok(Response::from_parts(parts, body.into()))
     };
-    tokio::time::timeout(limit, whole).await.unwrap_or_else(|_| Err(TimedOut.into()))
+    tokio::time::timeout(limit, whole).await.unwrap_or_else(|_| Err(request::TimedOut.into()))
 }
 
 /// The pause that a refusal asks for.

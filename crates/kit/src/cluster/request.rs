@@ -11,7 +11,6 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    cluster::client::TimedOut,
     error::chain,
     grace::PERMISSION_GRACE,
     object::{Kind, PART_OF_LABEL},
@@ -44,6 +43,11 @@ pub fn describe_objects(kind: &Kind, namespace: &str, name: &str) -> String {
     let with = |prefix: &str, text: &str| if text.is_empty() { String::new() } else { format!("{prefix}{text}") };
     format!("{}{}{}{}", kind.plural, with(".", kind.group), with(" ", name), with(" in namespace ", namespace))
 }
+
+/// The error of a request that took longer than the client's limit.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from the API server in time")]
+pub(super) struct TimedOut;
 
 /// Sends one request if there is a budget of time for it. The request fails when the budget or the limit of the client is spent.
 pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {

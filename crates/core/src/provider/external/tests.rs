@@ -184,8 +184,8 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     let descriptor = |platform: &str| format!("name: demo\nplatform: {platform}\nimages: {{}}\n");
     let external = |platform: &str| {
         let package = Package::new("demo", [("assets/provider.yaml", descriptor(platform))]).unwrap();
-        let parsed_providers = package.parsed_providers();
-        External::new(package, &parsed_providers, Origin::default())
+        let provider = Provider::of("demo", &package.parsed_providers())?;
+        ExternalProvider::new(package, provider, Origin::default())
     };
     let with = |platform: &str, replace: &[String]| {
         let mut catalog = embedded::catalog().unwrap();

@@ -55,7 +55,7 @@ fn no_flipped_byte_passes_the_pin() {
     let (mut tar, pin) = (package.tar(), package.digest());
     for at in 0..tar.len() {
         tar[at] ^= 1;
-        assert_ne!(Package::from_tar(&tar).map(|package| package.digest()), Ok(pin.clone()), "byte {at}");
+        assert_ne!(Package::from_tar(&tar).map(|package| package.digest().to_owned()), Ok(pin.to_owned()), "byte {at}");
         tar[at] ^= 1;
     }
     assert_eq!(Package::from_tar(&tar).unwrap().digest(), pin);
@@ -63,7 +63,7 @@ fn no_flipped_byte_passes_the_pin() {
 
 #[test]
 fn a_digest_depends_on_names_and_contents_and_nothing_else() {
-    let digest = |name, files: [(&str, &str); 2]| Package::new(name, files).unwrap().digest();
+    let digest = |name, files: [(&str, &str); 2]| Package::new(name, files).unwrap().digest().to_owned();
     let one = digest("a", [("assets/b.yaml", "x"), ("assets/c.yaml", "y")]);
     assert_eq!(one, digest("a", [("assets/c.yaml", "y"), ("assets/b.yaml", "x")]));
     for other in [
@@ -311,7 +311,8 @@ fn replaced(from: &str, to: &str) -> Files {
 
 #[test]
 fn an_image_is_refused_for_each_deviation() {
-    let layer = small().digest();
+    let package = small();
+    let layer = package.digest();
     let hex = layer.strip_prefix("sha256:").unwrap();
     let tar = small().tar().len();
     let blob = |media_type: &str| format!("{{\"mediaType\":\"{media_type}\",\"digest\":\"{layer}\",\"size\":{tar}}}");

@@ -9,7 +9,7 @@ use crate::{
         CCM, Phase,
         catalog::Catalog,
         folder::{self, parsed_providers_of},
-        verify::{Policy, check, verify},
+        verify::{Policy, check_external, verify},
     },
 };
 
@@ -108,7 +108,7 @@ fn every_combination_breaks_no_rule_and_is_planned() {
             parsed_providers_of(&options.name, yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
         assert_eq!(parsed_providers.len(), options.flavors.len(), "{options:?}");
         assert_eq!(verify(&parsed_providers, None, None).findings, [], "{options:?}");
-        assert_eq!(check(&parsed_providers, &Policy::default()), [], "{options:?}");
+        assert_eq!(check_external(&parsed_providers, &Policy::default()).findings, [], "{options:?}");
         let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
         assert_eq!(catalog.providers().count(), usize::from(options.flavors.contains(&Flavor::OpenShift)));
         if options.flavors.contains(&Flavor::Kubernetes) {
@@ -239,10 +239,11 @@ fn a_tag_keeps_the_digest_that_is_given_for_it() {
     let policy = Policy::parse(policy.split_once("```").unwrap().0).unwrap();
     let yaml = written.iter().filter(|(path, _)| path.as_str() != "README.md");
     let parsed_providers = parsed_providers_of("acme", yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
-    let found: Vec<_> = check(&parsed_providers, &Policy::default()).iter().map(ToString::to_string).collect();
+    let found: Vec<_> =
+        check_external(&parsed_providers, &Policy::default()).findings.iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.iter().all(|finding| finding.ends_with("has no digest (external-image-digest)")), "{found:?}");
-    assert_eq!(check(&parsed_providers, &policy), []);
+    assert_eq!(check_external(&parsed_providers, &policy).findings, []);
     assert_eq!(policy.unused(&parsed_providers), []);
 }
 

@@ -45,14 +45,17 @@ fn refused(path: &Path) -> String {
 fn a_folder_its_tar_and_its_image_hold_the_same_package() {
     let (folder, demo) = demo();
     let loaded = read(&demo).unwrap();
-    assert_eq!((&loaded.package, &loaded.digest, loaded.form), (&package(), &package().digest(), Form::Folder));
+    assert_eq!(
+        (&loaded.package, &loaded.digest, loaded.form),
+        (&package(), &package().digest().to_owned(), Form::Folder)
+    );
     for path in [folder.path().join("demo/../demo/."), demo.join("assets/..")] {
         assert_eq!(read(&path).unwrap().digest, loaded.digest, "{}", path.display());
     }
     let tar = folder.path().join("demo.tar");
     fs::write(&tar, package().tar()).unwrap();
     let loaded = read(&tar).unwrap();
-    assert_eq!((&loaded.package, &loaded.digest, loaded.form), (&package(), &package().digest(), Form::Tar));
+    assert_eq!((&loaded.package, &loaded.digest, loaded.form), (&package(), &package().digest().to_owned(), Form::Tar));
     let layout = package().oci_layout();
     let image = folder.path().join("image/demo");
     for (path, bytes) in &layout.files {
