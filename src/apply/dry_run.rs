@@ -78,7 +78,7 @@ pub async fn change(client: &Client, steps: Steps<'_>) -> Result<Diff, Error> {
         Ok(End::Applied(after)) => (Change::planned(key, live, &after), live.cloned(), Some(after)),
         Ok(End::Recreated { before, after }) => (Change::recreated(key, &before, &after), Some(before), Some(after)),
         Ok(End::LeftAlone(_)) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), None, None),
-        Ok(End::Unchanged | End::Held(_) | End::OfAnotherSet(_) | End::OfOthers(_) | End::Refused) => {
+        Ok(End::Unchanged | End::BlockedByFinalizers(_) | End::OtherApplySet(_) | End::NotOwned(_) | End::Refused) => {
             (Change::plain(key, Action::Unchanged), None, None)
         }
         // The operator would get the same answer.

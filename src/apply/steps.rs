@@ -60,11 +60,11 @@ pub enum End {
         after: Value,
     },
     /// These finalizers keep the object from being deleted.
-    Held(String),
+    BlockedByFinalizers(String),
     /// The object belongs to this set of another tool, which keeps it as that tool wants it.
-    OfAnotherSet(String),
+    OtherApplySet(String),
     /// The object was made by this manager, and is not taken over.
-    OfOthers(String),
+    NotOwned(String),
     /// The last refusal stands.
     Refused,
 }
@@ -224,7 +224,7 @@ impl<'a> Steps<'a> {
             }
             (Stage::DeleteTemporary(live), Ok(_)) => self.step(Stage::ApplyTemporaryAgain(live), Step::ApplyTemporary),
             (Stage::Delete(live), Ok(left)) => match left.as_ref().map(finalizers) {
-                Some(finalizers) if !finalizers.is_empty() => Next::Break(End::Held(finalizers)),
+                Some(finalizers) if !finalizers.is_empty() => Next::Break(End::BlockedByFinalizers(finalizers)),
                 _ => self.step(Stage::Create(live), Step::Apply),
             },
             (Stage::Create(before), Ok(Some(after))) => Next::Break(End::Recreated { before, after }),
@@ -252,7 +252,7 @@ impl<'a> Steps<'a> {
     fn left_alone(&self, live: &Value) -> Option<End> {
         if self.is_of_others(live) {
             let manager = ownership::last_other_manager(live).unwrap_or("another manager");
-            return Some(End::OfOthers(manager.to_owned()));
+            return Some(End::NotOwned(manager.to_owned()));
         }
         if self.is_left_alone(live) {
             return Some(End::LeftAlone(Some(live.clone())));
@@ -262,7 +262,7 @@ impl<'a> Steps<'a> {
             // A label of our own is that of this operator in another namespace.
             let is_owned = ownership::is_label_of_others(live, PART_OF_LABEL);
             if is_another && is_owned {
-                return Some(End::OfAnotherSet(set.to_owned()));
+                return Some(End::OtherApplySet(set.to_owned()));
             }
         }
         None
@@ -298,7 +298,7 @@ impl<'a> Steps<'a> {
             return Next::Break(end);
         }
         if !live["metadata"]["deletionTimestamp"].is_null() {
-            return Next::Break(End::Held(finalizers(&live)));
+            return Next::Break(End::BlockedByFinalizers(finalizers(&live)));
         }
         // Only a binding's is written.
         if is_binding(self.desired) {

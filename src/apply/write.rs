@@ -48,17 +48,17 @@ pub(super) async fn perform_steps(
         let step = match next {
             Next::Continue(step) => step,
             Next::Break(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
-            Next::Break(End::Held(finalizers)) => {
+            Next::Break(End::BlockedByFinalizers(finalizers)) => {
                 return Err(Error {
                     object: object.key(),
                     action: "recreate",
                     source: Cause::BlockedByFinalizers(finalizers),
                 });
             }
-            Next::Break(End::OfAnotherSet(set)) => {
+            Next::Break(End::OtherApplySet(set)) => {
                 return Err(Error { object: object.key(), action: "apply", source: Cause::OtherApplySet(set) });
             }
-            Next::Break(End::OfOthers(manager)) => {
+            Next::Break(End::NotOwned(manager)) => {
                 let source = Cause::NotOwned { manager, otherwise: otherwise(object) };
                 return Err(Error { object: object.key(), action: "apply", source });
             }
@@ -148,7 +148,7 @@ pub async fn apply(
         }
         (End::Recreated { before, after }, _) => (Change::recreated(key, &before, &after), Some(after)),
         (End::LeftAlone(live), _) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), live),
-        (End::Unchanged | End::Refused | End::Held(_) | End::OfAnotherSet(_) | End::OfOthers(_), _) => {
+        (End::Unchanged | End::Refused | End::BlockedByFinalizers(_) | End::OtherApplySet(_) | End::NotOwned(_), _) => {
             (Change::plain(key, Action::Unchanged), None)
         }
     };

@@ -27,7 +27,7 @@ use crate::{
     },
     proposal::{
         existing::Existing,
-        proposed::{Outcome, ProposedCcm, SecretFile},
+        proposed::{Handling, ProposedCcm, SecretFile},
         provider::{Sign, signs},
         read,
         report::{Cluster, Found, Report},
@@ -213,7 +213,7 @@ impl Seen {
                 break;
             }
             proposed.set(&field, "Disabled");
-            proposed.note(Outcome::NotKept, field, problem);
+            proposed.note(Handling::NotKept, field, problem);
         }
         Ok(())
     }

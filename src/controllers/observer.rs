@@ -21,7 +21,7 @@ use crate::{
         Object, condition,
         reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
-    plan::kubernetes::sources::{Checks, Found},
+    plan::kubernetes::sources::{Checks, SourceState},
     status,
 };
 
@@ -226,7 +226,7 @@ impl Observer {
     }
 
     /// The state of an object that a `CloudControllerManager` names; `None` while it has not been seen.
-    pub(super) fn found(&self, reference: &Reference) -> Option<Found> {
+    pub(super) fn found(&self, reference: &Reference) -> Option<SourceState> {
         let seen = self.watches.seen(&Id::Named(reference.clone()))?;
         if !seen.is_synced() {
             let problem = seen.problem().filter(|problem| problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now())?;
@@ -235,10 +235,10 @@ impl Observer {
             } else {
                 ""
             };
-            return Some(Found::Unreadable(format!("{}{help}", problem.error)));
+            return Some(SourceState::Unreadable(format!("{}{help}", problem.error)));
         }
         let source = seen.get(&reference.name).map(|kept| serde_json::from_value(kept.clone()).unwrap_or_default());
-        Some(source.map_or(Found::Absent, Found::Present))
+        Some(source.map_or(SourceState::Absent, SourceState::Present))
     }
 
     /// The live state of a watched ConfigMap.

@@ -72,7 +72,7 @@ checks! {
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Outcome {
+pub enum CheckResult {
     /// All is well.
     Passed,
     /// Something may go wrong; it stops nothing.
@@ -83,7 +83,7 @@ pub enum Outcome {
     NotChecked,
 }
 
-impl Outcome {
+impl CheckResult {
     /// In words.
     pub fn word(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ pub struct Row {
     /// Which one.
     pub check: Check,
     /// The result of the check.
-    pub result: Outcome,
+    pub result: CheckResult,
     /// One word for programs.
     pub reason: &'static str,
     /// The facts that the check has found; empty if they are as the title says.
@@ -112,42 +112,45 @@ pub struct Row {
 }
 
 impl Check {
-    fn row(self, result: Outcome, message: impl Into<String>, fix: impl Into<String>) -> Row {
+    fn row(self, result: CheckResult, message: impl Into<String>, fix: impl Into<String>) -> Row {
         Row { check: self, result, reason: self.name(), message: message.into(), fix: fix.into() }
     }
 
     /// It has passed; with what was found, if that is worth a word.
     pub(super) fn passed(self, message: impl Into<String>) -> Row {
-        self.row(Outcome::Passed, message, "")
+        self.row(CheckResult::Passed, message, "")
     }
 
     pub(super) fn warned(self, message: impl Into<String>, fix: impl Into<String>) -> Row {
-        self.row(Outcome::Warned, message, fix)
+        self.row(CheckResult::Warned, message, fix)
     }
 
     pub(super) fn refused(self, message: impl Into<String>, fix: impl Into<String>) -> Row {
-        self.row(Outcome::Refused, message, fix)
+        self.row(CheckResult::Refused, message, fix)
     }
 
     /// It cannot be known from here: why, and how to check it.
     pub(super) fn not_checked(self, why: impl Into<String>, how: impl Into<String>) -> Row {
-        self.row(Outcome::NotChecked, why, how)
+        self.row(CheckResult::NotChecked, why, how)
     }
 }
 
 impl Row {
     /// As it is if it is not to refuse anything.
     pub(super) fn skipped(self) -> Self {
-        let result = if self.result == Outcome::Refused { Outcome::Warned } else { self.result };
+        let result = if self.result == CheckResult::Refused { CheckResult::Warned } else { self.result };
         Self { result, ..self }
     }
 }
 
 /// The rows with this result, each as `id: message`, for one line; a refusal with what to do.
-pub fn line(rows: &[Row], result: Outcome) -> String {
+pub fn line(rows: &[Row], result: CheckResult) -> String {
     let text = |row: &Row| {
-        let fix =
-            if result == Outcome::Refused && !row.fix.is_empty() { format!(": {}", row.fix) } else { String::new() };
+        let fix = if result == CheckResult::Refused && !row.fix.is_empty() {
+            format!(": {}", row.fix)
+        } else {
+            String::new()
+        };
         format!("{}: {}{fix}", row.check.id(), row.message)
     };
     rows.iter().filter(|row| row.result == result).map(text).collect::<Vec<_>>().join("; ")
@@ -155,19 +158,19 @@ pub fn line(rows: &[Row], result: Outcome) -> String {
 
 /// The first row that refuses.
 pub fn refusal(rows: &[Row]) -> Option<&Row> {
-    rows.iter().find(|row| row.result == Outcome::Refused)
+    rows.iter().find(|row| row.result == CheckResult::Refused)
 }
 
 /// Status, reason and message of the condition `PreflightPassed`.
 pub fn summary(rows: &[Row]) -> (&'static str, &'static str, String) {
     if let Some(row) = refusal(rows) {
-        return ("False", row.check.name(), line(rows, Outcome::Refused));
+        return ("False", row.check.name(), line(rows, CheckResult::Refused));
     }
-    let warnings = line(rows, Outcome::Warned);
-    let not_checked = rows.iter().filter(|row| row.result == Outcome::NotChecked).map(|row| row.check.id());
+    let warnings = line(rows, CheckResult::Warned);
+    let not_checked = rows.iter().filter(|row| row.result == CheckResult::NotChecked).map(|row| row.check.id());
     let not_checked = format!("not checked: {}", not_checked.collect::<Vec<_>>().join(", "));
     // The operator does not look into every namespace: that this has passed means less than it seems to.
-    let is_partial = |row: &&Row| row.check == Check::OtherCcm && row.result == Outcome::Passed;
+    let is_partial = |row: &&Row| row.check == Check::OtherCcm && row.result == CheckResult::Passed;
     let partial = rows.iter().find(is_partial).map(|row| format!("{}: {}", row.check.id(), row.message));
     let rest = std::iter::once(not_checked).chain(partial).collect::<Vec<_>>().join("; ");
     if warnings.is_empty() {

@@ -44,7 +44,7 @@ use crate::{
         install::NAME,
         kubernetes::{
             conflict::{Running, Standing, as_it_runs},
-            sources::{self, Found, Source},
+            sources::{self, Source, SourceState},
             validation,
         },
     },
@@ -91,7 +91,7 @@ pub async fn check(
     let spec = &ccm.spec;
     let found = found(client, catalog, ccm, secret).await?;
     let validation =
-        validation::validate(catalog, ccm, |reference| found.get(reference).cloned().unwrap_or(Found::Absent));
+        validation::validate(catalog, ccm, |reference| found.get(reference).cloned().unwrap_or(SourceState::Absent));
     let Ok(provider) = catalog.kubernetes_of(&spec.provider) else {
         let rows = inputs::rows(&validation, Reader::Caller).into();
         return Ok(Report::new(&ccm.name, &spec.provider, rows));
@@ -173,7 +173,7 @@ async fn found(
     catalog: &Catalog,
     ccm: &Ccm,
     secret: Option<&Value>,
-) -> Result<BTreeMap<Reference, Found>, Error> {
+) -> Result<BTreeMap<Reference, SourceState>, Error> {
     let named = validation::needs(catalog, ccm);
     let mut all = BTreeMap::new();
     for (reference, checks) in sources::checks(named.iter()) {
@@ -184,9 +184,9 @@ async fn found(
             None => seen(read::get(client, kind, namespace, name).await, name, String::new())?,
         };
         let found = match live {
-            Ok(Some(live)) => Found::Present(Source::of(&live, &reference, &checks)),
-            Ok(None) => Found::Absent,
-            Err(unseen) => Found::Unreadable(unseen.why),
+            Ok(Some(live)) => SourceState::Present(Source::of(&live, &reference, &checks)),
+            Ok(None) => SourceState::Absent,
+            Err(unseen) => SourceState::Unreadable(unseen.why),
         };
         all.insert(reference, found);
     }

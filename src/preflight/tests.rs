@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{
-    check::{Check, Outcome, line},
+    check::{Check, CheckResult, line},
     evidence::{Other, Reader, Snapshot},
     pods::Pod,
     *,
@@ -19,7 +19,7 @@ use crate::{
         node::{Node, Ready, UNINITIALIZED},
     },
     plan::kubernetes::{
-        sources::{Checks, Found, Source},
+        sources::{Checks, Source, SourceState},
         validation::{Validation, validate},
     },
     provider::{catalog::Catalog, embedded},
@@ -31,7 +31,7 @@ struct Fixture {
     catalog: Catalog,
     ccm: Ccm,
     by: Reader,
-    secret: Found,
+    secret: SourceState,
     /// Each with whether it goes first, and as it runs.
     others: Vec<(Ccm, bool, Option<Ccm>)>,
     nodes: Result<Vec<Node>, Unseen>,
@@ -93,13 +93,13 @@ fn ours(mut pod: Pod, name: &str) -> Pod {
     pod
 }
 
-fn secret(data: &Value) -> Found {
+fn secret(data: &Value) -> SourceState {
     let reference = crate::object::reference::Reference {
         kind: &crate::object::reference::SECRET,
         namespace: "kube-system".into(),
         name: "hcloud".into(),
     };
-    Found::Present(Source::of(&json!({"data": data}), &reference, &Checks::new()))
+    SourceState::Present(Source::of(&json!({"data": data}), &reference, &Checks::new()))
 }
 
 fn unseen() -> Unseen {
@@ -115,7 +115,7 @@ fn aws() -> Fixture {
         catalog: embedded::catalog().unwrap(),
         ccm: asked("cluster", json!({"provider": "aws"})),
         by: Reader::Operator,
-        secret: Found::Absent,
+        secret: SourceState::Absent,
         others: Vec::new(),
         nodes: Ok(vec![control_plane, node("i-0123456789abcdef0")]),
         snapshot: Snapshot {
@@ -177,14 +177,14 @@ impl Fixture {
 }
 
 /// The checks that have not passed, without those that these tests can never run.
-fn failed(rows: &[Row]) -> Vec<(Check, Outcome)> {
+fn failed(rows: &[Row]) -> Vec<(Check, CheckResult)> {
     let never = [Check::AtCloud, Check::ImagePull, Check::CredentialsAccepted];
-    let failed = rows.iter().filter(|row| row.result != Outcome::Passed && !never.contains(&row.check));
+    let failed = rows.iter().filter(|row| row.result != CheckResult::Passed && !never.contains(&row.check));
     failed.map(|row| (row.check, row.result)).collect()
 }
 
 /// Which check fails after one change, and how.
-type Case = (Check, Outcome, &'static str, fn() -> Fixture, fn(&mut Fixture));
+type Case = (Check, CheckResult, &'static str, fn() -> Fixture, fn(&mut Fixture));
 
 fn route(pods: &[&str]) -> Value {
     json!({"provider": "aws", "controllers": {"route": "Enabled"}, "network": {"podCIDRs": pods}})
@@ -211,7 +211,7 @@ fn lease(name: &str, renewed: &str) -> Lease {
 
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<Case> {
-    use Outcome::{NotChecked, Refused, Warned};
+    use CheckResult::{NotChecked, Refused, Warned};
     vec![
         (Check::Configuration, Refused, "does not allow --nope", aws, |fixture| {
             fixture.spec(json!({"provider": "aws", "arguments": {"--nope": "1"}}));
@@ -224,10 +224,10 @@ fn cases() -> Vec<Case> {
         }),
         (Check::Credentials, Refused, "is empty", hcloud, |fixture| fixture.secret = secret(&json!({"token": ""}))),
         (Check::Credentials, Refused, "cannot be read", hcloud, |fixture| {
-            fixture.secret = Found::Unreadable("no".into());
+            fixture.secret = SourceState::Unreadable("no".into());
         }),
         (Check::Credentials, NotChecked, "cannot be read", hcloud, |fixture| {
-            (fixture.secret, fixture.by) = (Found::Unreadable("no".into()), Reader::Caller);
+            (fixture.secret, fixture.by) = (SourceState::Unreadable("no".into()), Reader::Caller);
         }),
         (Check::Version, Warned, "there is no tag for Kubernetes 1.60", aws, |fixture| {
             fixture.ccm.cluster.minor = Minor(60);
@@ -495,7 +495,7 @@ fn vsphere() -> Fixture {
 fn azure() -> Fixture {
     let config = json!({"inline": "{\"useManagedIdentityExtension\": true}"});
     let spec = json!({"provider": "azure", "cloudConfig": config});
-    let mut fixture = Fixture { ccm: asked("cluster", spec), secret: Found::Absent, ..hcloud() };
+    let mut fixture = Fixture { ccm: asked("cluster", spec), secret: SourceState::Absent, ..hcloud() };
     fixture.nodes().iter_mut().for_each(|node| node.provider_id = "azure:///subscriptions/1".into());
     fixture
 }
@@ -513,7 +513,7 @@ fn a_good_cluster_passes_and_what_cannot_be_known_says_how_to_check_it() {
         let rows = fixture.rows();
         assert_eq!(failed(&rows), [], "{rows:#?}");
         assert_eq!(rows.iter().map(|row| row.check).collect::<Vec<_>>(), Check::ALL);
-        let not_checked = rows.iter().filter(|row| row.result == Outcome::NotChecked);
+        let not_checked = rows.iter().filter(|row| row.result == CheckResult::NotChecked);
         assert!(not_checked.clone().count() >= 2 && not_checked.clone().all(|row| !row.fix.is_empty()), "{rows:#?}");
     }
 }
@@ -661,9 +661,9 @@ fn a_node_that_nobody_initializes_counts_where_its_cloud_would_take_it_for_gone(
         (row.result, row.message)
     };
     for (base, enabled, expected) in [
-        (hcloud as fn() -> Fixture, false, Outcome::Warned),
-        (hcloud, true, Outcome::Refused),
-        (vsphere, true, Outcome::Passed),
+        (hcloud as fn() -> Fixture, false, CheckResult::Warned),
+        (hcloud, true, CheckResult::Refused),
+        (vsphere, true, CheckResult::Passed),
     ] {
         let mut fixture = base();
         fixture.nodes()[1].provider_id.clear();
@@ -672,12 +672,12 @@ fn a_node_that_nobody_initializes_counts_where_its_cloud_would_take_it_for_gone(
         }
         let (found, message) = result(fixture);
         assert_eq!(found, expected, "{message}");
-        assert!(found == Outcome::Passed || message.contains("without a providerID: i-"), "{message}");
+        assert!(found == CheckResult::Passed || message.contains("without a providerID: i-"), "{message}");
     }
     let mut waits = hcloud();
     waits.nodes()[1].provider_id.clear();
     waits.nodes()[1].taints.push(UNINITIALIZED.into());
-    assert_eq!(result(waits).0, Outcome::Passed);
+    assert_eq!(result(waits).0, CheckResult::Passed);
 }
 
 #[test]
@@ -711,7 +711,7 @@ fn what_passes_for_want_of_a_question_says_so() {
     let said = |fixture: &Fixture, check: Check| {
         let rows = fixture.rows();
         let row = rows.into_iter().find(|row| row.check == check).unwrap();
-        assert_eq!(row.result, Outcome::Passed);
+        assert_eq!(row.result, CheckResult::Passed);
         row.message
     };
     assert_eq!(said(&aws(), Check::Region), "no region is configured");
@@ -731,7 +731,7 @@ fn unread_nodes_are_not_checked() {
     fixture.nodes = Err(unseen());
     let failed = failed(&fixture.rows());
     assert_eq!(failed.len(), 11, "{failed:?}");
-    assert!(failed.iter().all(|(_, outcome)| *outcome == Outcome::NotChecked), "{failed:?}");
+    assert!(failed.iter().all(|(_, outcome)| *outcome == CheckResult::NotChecked), "{failed:?}");
 }
 
 #[test]
@@ -740,7 +740,7 @@ fn a_line_and_a_screen_name_what_is_wrong_and_what_to_do() {
     fixture.missing_permissions = Ok((0..8).map(|number| format!("get a{number}")).collect());
     let rows = fixture.rows();
     assert_eq!(
-        line(&rows, Outcome::Refused),
+        line(&rows, CheckResult::Refused),
         "permissions: the operator may not get a0, get a1, get a2, get a3, get a4 and 3 more: install the operator again with aws in \
          --providers"
     );
@@ -768,7 +768,7 @@ fn no_advice_makes_a_server_leave_etcd_unseen_and_a_node_of_no_cloud_is_fine() {
         fixture.nodes()[1].is_etcd = is_etcd;
         change(&mut fixture.nodes()[1]);
         let row = fixture.rows().into_iter().find(|row| row.check == check).unwrap();
-        assert!(row.result == Outcome::Passed || !row.fix.is_empty(), "{row:?}");
+        assert!(row.result == CheckResult::Passed || !row.fix.is_empty(), "{row:?}");
         row.fix
     };
     let bare = |node: &mut Node| node.taints.clear();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{
     existing::Existing,
     keep_inputs, keep_place,
-    proposed::{Input, Outcome, ProposedCcm},
+    proposed::{Handling, Input, ProposedCcm},
     provider::argument,
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(crate) fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input
     let cluster_name = existing.flag("cluster-name").unwrap_or("kubernetes");
     proposed.set("clusterName", cluster_name);
     proposed.note(
-        Outcome::Kept,
+        Handling::Kept,
         format!("--cluster-name={cluster_name}"),
         "spec.clusterName: the names by which the cloud finds load balancers and routes stay",
     );
@@ -72,12 +72,12 @@ pub(crate) fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input
     feature_gates(&mut proposed, existing);
     arguments(&mut proposed, existing, provider);
     if input.has_cloud_config {
-        proposed.note(Outcome::Changed, "--cloud-config", "what you have given");
+        proposed.note(Handling::Changed, "--cloud-config", "what you have given");
     } else {
         keep_inputs::cloud_config(&mut proposed, existing, provider, input);
     }
     if input.has_credentials {
-        proposed.note(Outcome::Changed, "the credentials", "what you have given");
+        proposed.note(Handling::Changed, "the credentials", "what you have given");
     } else {
         keep_inputs::credentials(&mut proposed, existing, provider, input);
     }
@@ -98,16 +98,16 @@ fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuber
         let path = format!("controllers.{}", controller.field());
         match controller {
             Controller::Route if is_on && provider.descriptor.routes.is_none() => proposed.note(
-                Outcome::NotKept,
+                Handling::NotKept,
                 "the controller of routes",
                 format!("the cloud-controller-manager of provider {} has none", provider.descriptor.name),
             ),
             Controller::Route if is_on => {
                 proposed.set(&path, "Enabled");
-                proposed.note(Outcome::Kept, "the controller of routes", format!("spec.{path}: Enabled"));
+                proposed.note(Handling::Kept, "the controller of routes", format!("spec.{path}: Enabled"));
             }
             Controller::CloudNodeLifecycle if is_on => proposed.note(
-                Outcome::Changed,
+                Handling::Changed,
                 "the deletion of nodes whose machines are gone",
                 "spec.controllers.cloudNodeLifecycle is Rehearsal: the status names them, and nobody deletes them until you set \
                  Enabled",
@@ -115,7 +115,7 @@ fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuber
             Controller::CloudNode if !is_on && has_node_manager => {}
             Controller::CloudNode | Controller::CloudNodeLifecycle | Controller::Service if !is_on => {
                 proposed.set(&path, "Disabled");
-                proposed.note(Outcome::Kept, format!("{} is off", controller.field()), format!("spec.{path}: Disabled"));
+                proposed.note(Handling::Kept, format!("{} is off", controller.field()), format!("spec.{path}: Disabled"));
             }
             _ => {}
         }
@@ -124,13 +124,13 @@ fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuber
     let arguments = provider.descriptor.arguments.values().flat_map(BTreeMap::keys);
     if !subnets.is_empty() && arguments.into_iter().any(|flag| flag == "--cluster-cidr") {
         proposed.set("network.podCIDRs", subnets.clone());
-        proposed.note(Outcome::Kept, format!("--cluster-cidr={}", subnets.join(",")), "spec.network.podCIDRs");
+        proposed.note(Handling::Kept, format!("--cluster-cidr={}", subnets.join(",")), "spec.network.podCIDRs");
     }
     let named = existing.flag("controllers").unwrap_or("*").split(',').map(str::trim);
     let is_known = |item: &&str| item.starts_with('-') || !Controller::of_argument(Some(item)).is_empty();
     for unknown in named.filter(|item| !item.is_empty() && !is_known(item)) {
         proposed.note(
-            Outcome::NotKept,
+            Handling::NotKept,
             format!("the controller {unknown} (--controllers)"),
             "a CloudControllerManager has none of this name: leave it to a cloud-controller-manager with no other controllers",
         );
@@ -146,11 +146,11 @@ fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
             "the check other-ccm only warns until then, because nothing but its name tells that it is a cloud-controller-manager"
         };
         let how = "nothing keeps the two from acting at the same time: the old one has to be stopped first";
-        return proposed.note(Outcome::Changed, "no leader election by a lease", format!("{how}, and {until}"));
+        return proposed.note(Handling::Changed, "no leader election by a lease", format!("{how}, and {until}"));
     };
     proposed.skips = Some("other-ccm");
     proposed.note(
-        Outcome::Kept,
+        Handling::Kept,
         format!("lease {namespace}/{name}"),
         "spec.leaderElection.leaseName: the new one waits until the old one has stopped",
     );
@@ -174,7 +174,7 @@ fn port(proposed: &mut ProposedCcm, existing: &Existing, input: &Input) {
     }
     if port != own {
         proposed.note(
-            Outcome::Changed,
+            Handling::Changed,
             format!("--secure-port={own}"),
             format!("spec.ports.secure: {port}, because both run on the network of the host for a while"),
         );
@@ -185,7 +185,7 @@ fn feature_gates(proposed: &mut ProposedCcm, existing: &Existing) {
     let gates = existing.flag("feature-gates").unwrap_or_default();
     for (gate, value) in gates.split(',').filter_map(|gate| gate.split_once('=')) {
         proposed.set(&format!("featureGates.{gate}"), boolean(value) == Some(true));
-        proposed.note(Outcome::Kept, format!("--feature-gates={gate}={value}"), "spec.featureGates");
+        proposed.note(Handling::Kept, format!("--feature-gates={gate}={value}"), "spec.featureGates");
     }
 }
 
@@ -206,18 +206,18 @@ fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuberne
         let ours = argument(provider, flag);
         if provider.descriptor.allowed_arguments.contains(&written) {
             proposed.set_at(&["arguments", &written], value);
-            proposed.note(Outcome::Kept, what, "spec.arguments");
+            proposed.note(Handling::Kept, what, "spec.arguments");
         } else if flag == "use-service-account-credentials" {
             let how = "one account has the permissions of the controllers that are on, so that the deletion of nodes can be withheld";
-            proposed.note(Outcome::Changed, what, how);
+            proposed.note(Handling::Changed, what, how);
         } else if ours.as_deref() == Some(value) {
-            proposed.note(Outcome::Kept, what, format!("provider {name} sets it"));
+            proposed.note(Handling::Kept, what, format!("provider {name} sets it"));
         } else if provider.descriptor.arguments.values().any(|set| set.contains_key(&written)) {
-            proposed.note(Outcome::Changed, what, format!("provider {name} sets it by fields of the specification"));
+            proposed.note(Handling::Changed, what, format!("provider {name} sets it by fields of the specification"));
         } else if let Some(ours) = ours {
-            proposed.note(Outcome::Changed, what, format!("provider {name} sets it to {ours}"));
+            proposed.note(Handling::Changed, what, format!("provider {name} sets it to {ours}"));
         } else {
-            proposed.note(Outcome::NotKept, what, format!("provider {name} does not allow it in spec.arguments"));
+            proposed.note(Handling::NotKept, what, format!("provider {name} does not allow it in spec.arguments"));
         }
     }
 }

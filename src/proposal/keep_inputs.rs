@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     credentials::fits,
     existing::{Existing, Origin, text},
-    proposed::{Input, Outcome, ProposedCcm},
+    proposed::{Handling, Input, ProposedCcm},
     provider::container,
 };
 use crate::{
@@ -33,25 +33,25 @@ pub(super) fn cloud_config(proposed: &mut ProposedCcm, existing: &Existing, prov
     let Some(found) = config_of(existing) else { return };
     let name = &provider.descriptor.name;
     let Some(file) = &provider.descriptor.cloud_config else {
-        return proposed.note(Outcome::NotKept, "--cloud-config", format!("provider {name} reads no configuration"));
+        return proposed.note(Handling::NotKept, "--cloud-config", format!("provider {name} reads no configuration"));
     };
     let (reference, key) = match found {
         Ok(found) => found,
-        Err((file, how)) => return proposed.note(Outcome::ToDo, format!("the file {file} (--cloud-config)"), how),
+        Err((file, how)) => return proposed.note(Handling::ToDo, format!("the file {file} (--cloud-config)"), how),
     };
     let what = format!("{reference}, key {key} (--cloud-config)");
     let Some(value) = input.found.get(&reference).and_then(|object| plain(object, &key)) else {
-        return proposed.note(Outcome::ToDo, what, "it cannot be read: give the configuration with --cloud-config");
+        return proposed.note(Handling::ToDo, what, "it cannot be read: give the configuration with --cloud-config");
     };
     if let Some(why) = unusable(proposed, &reference, input) {
         proposed.secret(input.secret_name).put(&file.file, &value);
         proposed.set("cloudConfig.secretRef", json!({"name": input.secret_name, "key": file.file}));
         let how = format!("copied to Secret {}/{}: {why}", proposed.namespace(), input.secret_name);
-        return proposed.note(Outcome::Changed, what, how);
+        return proposed.note(Handling::Changed, what, how);
     }
     let field = if reference.kind == &SECRET { "secretRef" } else { "configMapRef" };
     proposed.set(&format!("cloudConfig.{field}"), json!({"name": reference.name, "key": key}));
-    proposed.note(Outcome::Kept, what, format!("spec.cloudConfig.{field}"));
+    proposed.note(Handling::Kept, what, format!("spec.cloudConfig.{field}"));
 }
 
 /// Why an object cannot be referred to.
@@ -125,7 +125,7 @@ pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provi
     }
     if let Some(missing) = missing {
         let what = format!("the credentials: nothing that the API shows holds {missing}");
-        return proposed.note(Outcome::ToDo, what, "give them with --credentials");
+        return proposed.note(Handling::ToDo, what, "give them with --credentials");
     }
     let places: BTreeSet<_> = values.values().map(|(place, _)| place.clone()).collect();
     let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
@@ -136,7 +136,7 @@ pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provi
         let has_all = there.is_some_and(|data| values.keys().all(|key| data.contains_key(key)));
         if is_same && has_all && unusable(proposed, reference, input).is_none() {
             proposed.set("credentials.secretRef.name", reference.name.as_str());
-            return proposed.note(Outcome::Kept, reference.to_string(), "spec.credentials.secretRef");
+            return proposed.note(Handling::Kept, reference.to_string(), "spec.credentials.secretRef");
         }
     }
     let secret = proposed.secret(input.secret_name);
@@ -146,7 +146,7 @@ pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provi
         places.iter().map(|place| place.as_ref().map_or_else(|| "its environment".to_owned(), ToString::to_string));
     let keys = values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let how = format!("copied to Secret {}/{}, with the keys {keys}", proposed.namespace(), input.secret_name);
-    proposed.note(Outcome::Changed, from.collect::<Vec<_>>().join(" and "), how);
+    proposed.note(Handling::Changed, from.collect::<Vec<_>>().join(" and "), how);
 }
 
 /// Values by the keys of the provider, each with the Secret that it is from; `None` for one that stands in the manifest.
@@ -197,7 +197,7 @@ pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provi
     };
     if let Some(host) = api_server("KUBERNETES_SERVICE_HOST") {
         let port = api_server("KUBERNETES_SERVICE_PORT").and_then(|port| port.parse::<u16>().ok()).unwrap_or(443);
-        proposed.note(Outcome::Kept, format!("KUBERNETES_SERVICE_HOST={host}"), "spec.placement.apiServer");
+        proposed.note(Handling::Kept, format!("KUBERNETES_SERVICE_HOST={host}"), "spec.placement.apiServer");
         proposed.set("placement.apiServer", json!({"host": host, "port": port}));
     }
     for (name, origin) in &existing.environment {
@@ -206,14 +206,14 @@ pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provi
             _ if name.starts_with("KUBERNETES_SERVICE_") || of_credentials(name) || is_used(name) => {}
             (Origin::Literal(value), Some(field)) => {
                 proposed.set(&format!("proxy.{field}"), value.as_str());
-                proposed.note(Outcome::Kept, name.as_str(), format!("spec.proxy.{field}"));
+                proposed.note(Handling::Kept, name.as_str(), format!("spec.proxy.{field}"));
             }
             (Origin::Literal(value), None) if ours(name).as_ref() == Some(value) => {}
             (Origin::Field, _) => {}
             _ => {
                 let is_ours = is_set(name) || ours(name).is_some();
                 let (result, verb) =
-                    if is_ours { (Outcome::Changed, "sets it") } else { (Outcome::NotKept, "has no such variable") };
+                    if is_ours { (Handling::Changed, "sets it") } else { (Handling::NotKept, "has no such variable") };
                 proposed.note(result, format!("variable {name}"), format!("provider {} {verb}", descriptor.name));
             }
         }
@@ -222,7 +222,7 @@ pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provi
         let is_kept = proposed.migration_results.iter().any(|entry| entry.what.contains(&reference.to_string()));
         if !is_kept {
             let how = format!("provider {} takes no other variables from it", descriptor.name);
-            proposed.note(Outcome::NotKept, format!("the variables of {reference}"), how);
+            proposed.note(Handling::NotKept, format!("the variables of {reference}"), how);
         }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     existing::{Existing, text},
-    proposed::{Outcome, ProposedCcm},
+    proposed::{Handling, ProposedCcm},
 };
 use crate::{
     object::{Object, items},
@@ -31,13 +31,13 @@ pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &
     } else if !is_ours {
         how = format!("{}, and {how}; for a copy of your own set spec.image.repository", ours.repository);
     }
-    proposed.note(Outcome::Changed, format!("image {}", existing.image), how);
+    proposed.note(Handling::Changed, format!("image {}", existing.image), how);
     let secrets: Vec<_> =
         items(&existing.pod["imagePullSecrets"]).iter().map(|one| json!({"name": one["name"]})).collect();
     let namespace = proposed.namespace();
     if !secrets.is_empty() && namespace != existing.namespace {
         let how = format!("create them in the namespace {namespace}, and name them in spec.image.pullSecrets");
-        proposed.note(Outcome::ToDo, "imagePullSecrets", how);
+        proposed.note(Handling::ToDo, "imagePullSecrets", how);
     } else if !secrets.is_empty() {
         proposed.set("image.pullSecrets", secrets);
     }
@@ -50,7 +50,7 @@ pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provide
     selector.retain(|key, _| !is_control_plane(key) && key != "kubernetes.io/os");
     if !selector.is_empty() {
         let how = "spec.placement.nodeSelector, besides the label of the control plane";
-        proposed.note(Outcome::Kept, "nodeSelector", how);
+        proposed.note(Handling::Kept, "nodeSelector", how);
         proposed.set("placement.nodeSelector", selector);
     }
     let pods = || provider.manifests.iter().filter_map(Object::pod_spec);
@@ -58,12 +58,12 @@ pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provide
     let given = items(&existing.pod["tolerations"]).iter().filter(|one| one["tolerationSeconds"].is_null());
     let further: Vec<Value> = given.filter(|one| !is_covered(one)).map(toleration).collect();
     if !further.is_empty() {
-        proposed.note(Outcome::Kept, format!("{} tolerations", further.len()), "spec.placement.tolerations");
+        proposed.note(Handling::Kept, format!("{} tolerations", further.len()), "spec.placement.tolerations");
         proposed.set("placement.tolerations", further);
     }
     if !existing.is_on_host() {
         let how = "the network of the host, which needs no network plugin";
-        proposed.note(Outcome::Changed, "pods with a network of their own", how);
+        proposed.note(Handling::Changed, "pods with a network of their own", how);
     }
 }
 
@@ -92,11 +92,11 @@ pub(super) fn volumes(proposed: &mut ProposedCcm, existing: &Existing) {
             } else {
                 "no file of the machine is mounted"
             };
-            proposed.note(Outcome::NotKept, format!("hostPath {path}"), how);
+            proposed.note(Handling::NotKept, format!("hostPath {path}"), how);
         }
     }
     let ccm = existing.container();
     for other in items(&existing.pod["containers"]).iter().filter(|other| other["name"] != ccm["name"]) {
-        proposed.note(Outcome::NotKept, format!("container {}", text(&other["name"])), "the pods have one container");
+        proposed.note(Handling::NotKept, format!("container {}", text(&other["name"])), "the pods have one container");
     }
 }

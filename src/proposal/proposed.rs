@@ -34,21 +34,21 @@ pub(crate) struct ProposedCcm {
 pub(crate) struct MigrationResult {
     /// Such as `--cluster-name=prod`.
     pub(crate) what: String,
-    pub(crate) result: Outcome,
+    pub(crate) result: Handling,
     /// Where it is from now on, or why it is not.
     pub(crate) how: String,
 }
 
 /// What the proposal does with one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) enum Outcome {
+pub(crate) enum Handling {
     ToDo,
     NotKept,
     Changed,
     Kept,
 }
 
-impl Outcome {
+impl Handling {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::ToDo => "TO DO",
@@ -128,7 +128,7 @@ impl ProposedCcm {
         }
     }
 
-    pub(crate) fn note(&mut self, result: Outcome, what: impl Into<String>, how: impl Into<String>) {
+    pub(crate) fn note(&mut self, result: Handling, what: impl Into<String>, how: impl Into<String>) {
         self.migration_results.push(MigrationResult { what: what.into(), result, how: how.into() });
     }
 
@@ -165,7 +165,7 @@ impl ProposedCcm {
         if self.has_secrets() {
             let how = "it holds what looks like a secret, such as a password in a URL, and is readable by its owner only: keep it \
                        out of Git; who may read the CloudControllerManager reads it, too";
-            self.note(Outcome::ToDo, "the manifest of the CloudControllerManager", how);
+            self.note(Handling::ToDo, "the manifest of the CloudControllerManager", how);
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     existing::Existing,
     keep,
-    proposed::{Input, Outcome, ProposedCcm},
+    proposed::{Handling, Input, ProposedCcm},
     provider::{of_existing, signs},
 };
 use crate::{
@@ -71,7 +71,7 @@ fn proposed(live: &Value, found: &Found) -> ProposedCcm {
 }
 
 /// The parts with this result, each as `what -> how`.
-fn with(proposed: &ProposedCcm, result: Outcome) -> Vec<String> {
+fn with(proposed: &ProposedCcm, result: Handling) -> Vec<String> {
     let migration_results = proposed.migration_results.iter().filter(|entry| entry.result == result);
     migration_results.map(|entry| format!("{} -> {}", entry.what, entry.how)).collect()
 }
@@ -127,14 +127,14 @@ fn what_a_daemon_set_of_aws_is_told_is_kept_or_named() {
     });
     assert_eq!(proposed.spec, expected);
     assert_eq!((proposed.skips, proposed.secret.clone()), (Some("other-ccm"), None));
-    assert!(with(&proposed, Outcome::ToDo).is_empty());
-    let lost = with(&proposed, Outcome::NotKept).join("\n");
+    assert!(with(&proposed, Handling::ToDo).is_empty());
+    let lost = with(&proposed, Handling::NotKept).join("\n");
     for part in
         ["--allocate-node-cidrs=true", "--profiling=true", "the controller tagging", "variable AWS_ACCESS_KEY_ID"]
     {
         assert!(lost.contains(part), "{part}: {lost}");
     }
-    let changed = with(&proposed, Outcome::Changed).join("\n");
+    let changed = with(&proposed, Handling::Changed).join("\n");
     for part in
         ["Rehearsal", "--secure-port=10258 -> spec.ports.secure: 10268", "--use-service-account-credentials=true"]
     {
@@ -179,7 +179,7 @@ fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
     });
     assert_eq!(kept.spec, expected);
     assert_eq!((kept.skips, &kept.secret), (None, &None), "without a lease the old one has to go first");
-    assert!(with(&kept, Outcome::NotKept).iter().any(|line| line.contains("ROBOT_USER")));
+    assert!(with(&kept, Handling::NotKept).iter().any(|line| line.contains("ROBOT_USER")));
 
     // Helm deletes what it has created, and a lease in another namespace takes the objects with it.
     let reference = found.keys().next().unwrap().clone();
@@ -204,7 +204,7 @@ fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
 
     let none = proposed(&hcloud(), &Found::new());
     assert_eq!(
-        with(&none, Outcome::ToDo),
+        with(&none, Handling::ToDo),
         ["the credentials: nothing that the API shows holds token -> give them with --credentials"]
     );
 }
@@ -241,7 +241,7 @@ fn the_configuration_is_found_where_it_is_mounted() {
         "image": {"registryMirror": "mirror.example.com/k8s"},
     });
     assert_eq!(kept.spec, expected);
-    assert!(with(&kept, Outcome::NotKept).concat().contains("hostPath /etc/pki -> the certificates"));
+    assert!(with(&kept, Handling::NotKept).concat().contains("hostPath /etc/pki -> the certificates"));
 
     // The lease is in another namespace, and so is what is to read them.
     let mut live = vsphere(&volume);
@@ -259,7 +259,7 @@ fn the_configuration_is_found_where_it_is_mounted() {
         (json!({"name": "config", "emptyDir": {}}), "/etc/cloud/vsphere.conf (--cloud-config)"),
     ] {
         let missing = proposed(&vsphere(&volume), &found);
-        assert!(with(&missing, Outcome::ToDo).concat().contains(shown), "{:?}", missing.migration_results);
+        assert!(with(&missing, Handling::ToDo).concat().contains(shown), "{:?}", missing.migration_results);
         assert!(missing.spec.get("cloudConfig").is_none());
     }
 }
@@ -377,7 +377,7 @@ fn of_every_provider_all_is_kept_that_the_operator_would_install() {
         let known = of_existing(&catalog, &existing).map(|known| known.descriptor.name.as_str());
         assert_eq!(known, Some(descriptor.name.as_str()), "{}", existing.image);
         let mut after = proposed(live, &found);
-        let lost = [Outcome::ToDo, Outcome::NotKept].map(|result| with(&after, result)).concat();
+        let lost = [Handling::ToDo, Handling::NotKept].map(|result| with(&after, result)).concat();
         problems.extend(lost.iter().map(|lost| format!("{}: {lost}", descriptor.name)));
         if after.secret.is_some() {
             problems.push(format!("{}: its Secret is copied", descriptor.name));

@@ -16,7 +16,7 @@ use crate::{
     object,
     plan::kubernetes::validation::Validation,
     preflight::{
-        check::{self, Check, Outcome as Checked, Row},
+        check::{self, Check, CheckResult, Row},
         evidence::Reader,
         inputs,
     },
@@ -221,11 +221,11 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
             return before(type_).cloned().unwrap_or_else(unread);
         };
         let status = match row.result {
-            Checked::Passed => "True",
+            CheckResult::Passed => "True",
             // An ignored field does no harm. A version without an image of its own may.
-            Checked::Warned if row.check == Check::Configuration => "True",
-            Checked::Warned | Checked::Refused => "False",
-            Checked::NotChecked => "Unknown",
+            CheckResult::Warned if row.check == Check::Configuration => "True",
+            CheckResult::Warned | CheckResult::Refused => "False",
+            CheckResult::NotChecked => "Unknown",
         };
         condition(type_, status, row.reason, &row.message)
     };

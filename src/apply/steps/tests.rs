@@ -101,9 +101,9 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
         live["metadata"]["labels"] = json!({PART_OF_LABEL: "other"});
         live
     };
-    assert_eq!(read_first(of_set("tool"), vec![]), ("Read".into(), End::OfAnotherSet("other".into())));
+    assert_eq!(read_first(of_set("tool"), vec![]), ("Read".into(), End::OtherApplySet("other".into())));
     let seen = of_set("tool");
-    assert_eq!(perform_steps(&member(), Sight::Seen(&seen), vec![]), (vec![], End::OfAnotherSet("other".into())));
+    assert_eq!(perform_steps(&member(), Sight::Seen(&seen), vec![]), (vec![], End::OtherApplySet("other".into())));
     let (steps, _) = read_first(of_set(FIELD_MANAGER), vec![object(ours())]);
     assert_eq!(steps, "Read Apply", "of this operator, in another namespace");
 }
@@ -122,7 +122,7 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
     };
     assert_eq!(run(Sight::Unknown, vec![Ok(None), object(ours())]), (2, End::Applied(ours())));
     let theirs = live(json!([entry("kubectl", "Update", json!({"f:spec": {"f:type": {}}}))]));
-    let of_others = || End::OfOthers("kubectl".into());
+    let of_others = || End::NotOwned("kubectl".into());
     assert_eq!(run(Sight::Unknown, vec![object(theirs.clone())]), (1, of_others()));
     // Neither our label nor the wish to be left alone makes it ours.
     let mut labeled = theirs.clone();
@@ -133,7 +133,7 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
     // One of ours that has lost its label.
     assert_eq!(run(Sight::Unknown, vec![object(ours()), object(ours())]), (2, End::Applied(ours())));
     let mut wiped = live(json!([]));
-    assert_eq!(run(Sight::Unknown, vec![object(wiped.clone())]).1, End::OfOthers("another manager".into()));
+    assert_eq!(run(Sight::Unknown, vec![object(wiped.clone())]).1, End::NotOwned("another manager".into()));
     wiped["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
     assert!(run(Sight::Seen(&wiped), vec![]).0 > 0, "one of ours that has lost its managed fields");
 }
@@ -217,7 +217,7 @@ fn a_temporary_object_of_somebody_else_is_left_alone() {
     let answers = vec![Err(Refusal::Immutable), object(changed.clone()), object(theirs)];
     let binding = desired("ClusterRoleBinding");
     let (steps, end) = finish(Steps::new(&binding, Sight::Seen(&changed)).adopting(false), answers);
-    assert_eq!((steps.join(" "), end), ("Apply Read ReadTemporary".into(), End::OfOthers("kubectl".into())));
+    assert_eq!((steps.join(" "), end), ("Apply Read ReadTemporary".into(), End::NotOwned("kubectl".into())));
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn finalizers_hold_a_deletion() {
     held["metadata"]["finalizers"] = json!(["a/b", "c/d"]);
     let immutable = || Err(Refusal::Immutable);
     let answers = vec![immutable(), object(changed.clone()), object(ours()), object(held.clone())];
-    assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::Held("a/b, c/d".into()));
+    assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::BlockedByFinalizers("a/b, c/d".into()));
     held["metadata"]["deletionTimestamp"] = "now".into();
     let answers = vec![immutable(), object(held)];
-    assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::Held("a/b, c/d".into()));
+    assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::BlockedByFinalizers("a/b, c/d".into()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
     object::SECRET,
     proposal::{
         credentials::fits,
-        proposed::{Outcome, ProposedCcm},
+        proposed::{Handling, ProposedCcm},
         steps::Permissions,
     },
     provider::kubernetes::{ConfigFile, Credentials, Kubernetes},
@@ -31,7 +31,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     };
     if args.cluster_name.is_none() && !ask::is_terminal() {
         proposed.note(
-            Outcome::ToDo,
+            Handling::ToDo,
             format!("spec.clusterName: {CLUSTER_NAME}"),
             "nobody was asked for the cluster's name at the cloud, by which load balancers are found: if it has another one, or \
              another cluster of the cloud has this one, begin again with --cluster-name",
@@ -139,7 +139,7 @@ async fn credentials(
     let data = there.as_ref().and_then(|secret| secret["data"].as_object());
     if data.is_some_and(|data| needed.keys.iter().all(|pattern| data.keys().any(|key| fits(pattern, key)))) {
         proposed.set("credentials", json!({"secretRef": {"name": name}}));
-        proposed.note(Outcome::Kept, format!("Secret {namespace}/{name}"), "spec.credentials.secretRef");
+        proposed.note(Handling::Kept, format!("Secret {namespace}/{name}"), "spec.credentials.secretRef");
         return Ok(());
     }
     if needed.optional && args.credentials.is_none() {

@@ -33,7 +33,7 @@ use crate::{
     plan::kubernetes::conflict::as_it_runs,
     preflight::{
         self,
-        check::{Outcome, Row, line, refusal},
+        check::{CheckResult, Row, line, refusal},
         evidence::{Evidence, Other, Reader, Snapshot},
         inputs, permissions, read,
     },
@@ -83,7 +83,7 @@ impl Gate {
     /// Why the gate is closed. While this is not known, the error that delays the checks, and whether it is reported.
     pub(super) fn refusal(&self) -> Result<String, (String, bool)> {
         match &self.rows {
-            Some(rows) if refusal(rows).is_some() => Ok(line(rows, Outcome::Refused)),
+            Some(rows) if refusal(rows).is_some() => Ok(line(rows, CheckResult::Refused)),
             _ => {
                 let error = self.backoff.error().unwrap_or("the checks before the first installation");
                 Err((error.to_owned(), self.backoff.has_lasted(Instant::now())))

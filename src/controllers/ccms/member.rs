@@ -33,7 +33,7 @@ use crate::{
     object::{Key, Object},
     plan::kubernetes::{
         conflict::{Running, Standing, as_it_runs, conflict},
-        sources::{Found, InputProblem, Named},
+        sources::{InputProblem, Named, SourceState},
         validation::{self, Validation},
     },
     preflight::pods::running,
@@ -222,7 +222,7 @@ impl Member {
             Spec::Read(spec) => {
                 let of = |reference: &_| {
                     let known = spec.named.iter().zip(&seen).find(|(named, _)| named.reference == *reference);
-                    known.map_or(Found::Absent, |(_, found)| found.clone())
+                    known.map_or(SourceState::Absent, |(_, found)| found.clone())
                 };
                 let orphaned = self.why_orphaned(&spec.ccm, catalog);
                 let refused = orphaned.map(|why| Validation::refused("ProviderNotGiven", why));

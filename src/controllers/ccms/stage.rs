@@ -5,7 +5,7 @@ use crate::{
     controllers::{diagnoser::NodeCounts, observer::Observer},
     object::Object,
     plan::kubernetes::{
-        sources::{Found, InputProblem},
+        sources::{InputProblem, SourceState},
         validation::Validation,
     },
 };
@@ -35,11 +35,11 @@ pub(super) enum Stage {
 pub(super) struct Inputs {
     validation: Validation,
     /// The state of each named object at the time of the validation.
-    seen: Vec<Found>,
+    seen: Vec<SourceState>,
 }
 
 impl Stage {
-    pub(super) fn validated(validation: Validation, seen: Vec<Found>) -> Self {
+    pub(super) fn validated(validation: Validation, seen: Vec<SourceState>) -> Self {
         Self::Validated(Inputs { validation, seen })
     }
 
@@ -61,7 +61,7 @@ impl Stage {
     }
 
     /// Whether the inputs are validated, and the named objects were in this state then.
-    pub(super) fn is_current(&self, seen: &[Found]) -> bool {
+    pub(super) fn is_current(&self, seen: &[SourceState]) -> bool {
         match self {
             Self::Validated(inputs) | Self::Accepted(inputs) | Self::Refused(inputs, _) => inputs.seen == seen,
             Self::Unvalidated | Self::Excluded(_) => false,

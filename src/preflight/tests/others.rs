@@ -11,7 +11,7 @@ use crate::{
     facts::ccm::Ccm,
     nodes::{evidence::Lease, node::Ready},
     preflight::{
-        check::{Check, Outcome, Row, summary},
+        check::{Check, CheckResult, Row, summary},
         pods::Pod,
     },
     provider::embedded,
@@ -54,19 +54,19 @@ fn a_node_manager_of_somebody_else_is_refused_and_our_own_is_not() {
         let row = row(&fixture, Check::OtherCcm);
         (row.result, row.message)
     };
-    let refused = (Outcome::Refused, "pod kube-system/cloud-node-manager-x runs cloudNode".to_owned());
+    let refused = (CheckResult::Refused, "pod kube-system/cloud-node-manager-x runs cloudNode".to_owned());
     assert_eq!(other(azure(), published("linux")), refused);
     assert_eq!(other(aws(), published("linux")), refused, "whatever the cloud is");
-    assert_eq!(other(azure(), published("windows")).0, Outcome::Passed, "ours is on no node of Windows");
+    assert_eq!(other(azure(), published("windows")).0, CheckResult::Passed, "ours is on no node of Windows");
     let mut without = azure();
     without.ccm.spec.controllers.cloud_node = OnByDefault::Disabled;
-    assert_eq!(other(without, published("linux")).0, Outcome::Passed);
+    assert_eq!(other(without, published("linux")).0, CheckResult::Passed);
 
-    assert_eq!(other(azure(), Some(of_ccm("cluster"))).0, Outcome::Passed);
+    assert_eq!(other(azure(), Some(of_ccm("cluster"))).0, CheckResult::Passed);
     assert_eq!(other(azure(), Some(of_ccm("second"))), refused, "what is left of another one");
     let mut beside = aws();
     beside.others.push((Ccm { name: "second".to_owned(), ..azure().ccm }, false, None));
-    assert_eq!(other(beside, Some(of_ccm("second"))).0, Outcome::Passed);
+    assert_eq!(other(beside, Some(of_ccm("second"))).0, CheckResult::Passed);
 }
 
 #[test]
@@ -85,11 +85,11 @@ fn a_node_manager_hides_no_leader_on_its_node() {
 #[test]
 fn a_pod_that_is_being_deleted_may_act_as_long_as_its_kubelet_reports() {
     for (status, lacks_network, expected) in [
-        ("True", false, Outcome::Refused),
+        ("True", false, CheckResult::Refused),
         // Only pods with a network of their own wait for that.
-        ("False", true, Outcome::Refused),
-        ("False", false, Outcome::Refused),
-        ("Unknown", false, Outcome::Warned),
+        ("False", true, CheckResult::Refused),
+        ("False", false, CheckResult::Refused),
+        ("Unknown", false, CheckResult::Warned),
     ] {
         let mut fixture = aws();
         fixture.nodes()[0].ready = Some(Ready { status: status.to_owned(), lacks_network, ..Ready::default() });
@@ -97,7 +97,7 @@ fn a_pod_that_is_being_deleted_may_act_as_long_as_its_kubelet_reports() {
         let row = row(&fixture, Check::OtherCcm);
         assert_eq!(row.result, expected, "{status}: {row:?}");
         assert_eq!(row.fix.contains("its Node"), row.fix.contains("leaves etcd with its Node"), "{row:?}");
-        assert_eq!(row.fix.contains("delete the pod by force"), expected == Outcome::Warned, "{row:?}");
+        assert_eq!(row.fix.contains("delete the pod by force"), expected == CheckResult::Warned, "{row:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Found, aws, catalog, existing, hcloud, proposed, with, workload};
 use crate::proposal::{
     keep,
-    proposed::{Input, Outcome, ProposedCcm},
+    proposed::{Handling, Input, ProposedCcm},
 };
 
 /// The image that Oracle's programs share.
@@ -66,7 +66,7 @@ fn values_of_secrets_are_in_no_migration_result_and_a_manifest_with_one_says_so(
     let container = &mut live["spec"]["template"]["spec"]["containers"][0];
     container["args"] = json!(["--api-token=s3cret-1", "--cloud-url", "https://me:s3cret-2@cloud", "--odd=$(TOK)"]);
     container["env"] = json!([{"name": "TOK", "value": "s3cret-3"}]);
-    let lost = with(&proposed(&live, &Found::new()), Outcome::NotKept).join("\n");
+    let lost = with(&proposed(&live, &Found::new()), Handling::NotKept).join("\n");
     assert!(!lost.contains("s3cret") && lost.contains("--api-token=***") && lost.contains("--odd=$(TOK)"), "{lost}");
 
     let mut proposed = ProposedCcm::new("cluster", "hcloud", "clouds");
@@ -81,7 +81,7 @@ fn values_of_secrets_are_in_no_migration_result_and_a_manifest_with_one_says_so(
     assert!(other.has_secrets());
     proposed.set("proxy.httpsProxy", "http://me:s3cret@proxy:3128");
     proposed.name_secrets();
-    assert!(proposed.has_secrets() && proposed.migration_results[0].result == Outcome::ToDo);
+    assert!(proposed.has_secrets() && proposed.migration_results[0].result == Handling::ToDo);
 }
 
 /// What clouds publish is known by its image, whatever it is called.
@@ -121,7 +121,7 @@ fn only_of_one_that_is_certain_a_refusal_is_promised() {
         container["args"] = json!(["--leader-elect=false"]);
         let existing = existing(&live).unwrap();
         let proposed = keep::proposal(&existing, catalog.kubernetes_of("hcloud").unwrap(), &input);
-        let changed = with(&proposed, Outcome::Changed).join("\n");
+        let changed = with(&proposed, Handling::Changed).join("\n");
         assert!(changed.contains(promise), "{changed}");
         assert_eq!(proposed.skips, None);
     }

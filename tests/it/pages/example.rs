@@ -8,7 +8,7 @@ use ccm_operator::{
     plan::{
         Error, Plan,
         kubernetes::{
-            sources::{self, Found, Source},
+            sources::{self, Source, SourceState},
             validation::{Validation, needs, validate},
         },
     },
@@ -79,7 +79,9 @@ impl Example {
             };
             let found = self.objects.iter().find(is_it);
             let of = |reference: &Reference| checks.get(reference).cloned().unwrap_or_default();
-            found.map_or(Found::Absent, |one| Found::Present(Source::of(&stored(one), reference, &of(reference))))
+            found.map_or(SourceState::Absent, |one| {
+                SourceState::Present(Source::of(&stored(one), reference, &of(reference)))
+            })
         })
     }
 

@@ -149,6 +149,22 @@ where
     }
 }
 
+/// Reports a request when it ends: without a response if it is dropped, as it is at a limit of time.
+struct Reporting<'a> {
+    on_request: Option<&'a OnRequest>,
+    verb: &'static str,
+    started: Instant,
+    code: u16,
+}
+
+impl Drop for Reporting<'_> {
+    fn drop(&mut self) {
+        if let Some(on_request) = self.on_request {
+            on_request(self.verb, self.code, self.started.elapsed());
+        }
+    }
+}
+
 /// Sends requests, and reports each.
 #[derive(Clone)]
 struct Transport<C> {
@@ -168,12 +184,13 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport<C> {
     }
 
     async fn send_once(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
-        let (verb, started) = (verb(&request), Instant::now());
+        let verb = verb(&request);
+        let on_request = self.on_request.as_ref();
+        let mut reporting = Reporting { on_request, verb, started: Instant::now(), code: 0 };
         let exchange = async { with_retry_after(self.http.request(request).await?.map(ResponseBody::new)).await };
         let mut response = exchange.await;
-        if let Some(on_request) = &self.on_request {
-            on_request(verb, response.as_ref().map_or(0, |response| response.status().as_u16()), started.elapsed());
-        }
+        reporting.code = response.as_ref().map_or(0, |response| response.status().as_u16());
+        drop(reporting);
         if let Ok(response) = &mut response
             && verb == WATCH
             && response.status().is_success()

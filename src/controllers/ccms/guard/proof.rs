@@ -142,7 +142,7 @@ mod tests {
         apply::inventory::{Inventory, Location},
         controllers::observer::Id,
         facts::{ccm::Ccm, cluster::Cluster, version::Minor},
-        plan::kubernetes::{sources::Found, validation},
+        plan::kubernetes::{sources::SourceState, validation},
         provider::embedded,
     };
 
@@ -151,7 +151,7 @@ mod tests {
         let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
         let asked = Ccm::new("cluster".into(), serde_json::from_value(spec).unwrap(), cluster);
-        let validated = validation::validate(&embedded::catalog().unwrap(), &asked, |_| Found::Absent);
+        let validated = validation::validate(&embedded::catalog().unwrap(), &asked, |_| SourceState::Absent);
         Member::validated(validated)
     }
 

@@ -170,7 +170,7 @@ pub fn fits(pattern: &str, key: &str) -> bool {
 
 /// The state of an object that a `CloudControllerManager` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SourceState {
     /// The object does not exist.
     Absent,
     /// The object cannot be read, for this reason.
@@ -189,16 +189,16 @@ pub struct InputProblem {
 }
 
 /// The problem of a named object; else the settings in it that will be ignored.
-pub fn check(named: &Named, found: &Found) -> Result<Vec<String>, InputProblem> {
+pub fn check(named: &Named, found: &SourceState) -> Result<Vec<String>, InputProblem> {
     let Named { usage, reference, keys, .. } = named;
     let field = usage.field();
     let refuse = |reason, message| Err(InputProblem { reason, message });
     let source = match found {
-        Found::Present(source) => source,
-        Found::Absent => {
+        SourceState::Present(source) => source,
+        SourceState::Absent => {
             return refuse("NotFound", format!("{field}: {reference} does not exist: create it"));
         }
-        Found::Unreadable(why) => {
+        SourceState::Unreadable(why) => {
             let message = format!("{field}: {reference} cannot be read: {why}");
             return refuse("NotReadable", message);
         }

@@ -189,8 +189,9 @@ fn a_ccm_that_is_to_be_removed_has_no_objects() {
 #[test]
 fn where_the_objects_of_one_that_is_removed_are_is_known_whatever_is_wrong_with_its_inputs() {
     let removed = |spec: Value| {
-        let validated =
-            validation::validate(&embedded::catalog().unwrap(), &ccm("openstack", spec), |_| sources::Found::Absent);
+        let validated = validation::validate(&embedded::catalog().unwrap(), &ccm("openstack", spec), |_| {
+            sources::SourceState::Absent
+        });
         assert!(validated.objects.is_some(), "it goes");
         validated
             .removed

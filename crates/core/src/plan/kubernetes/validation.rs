@@ -2,7 +2,7 @@
 
 use super::{
     choose, guard, ignored, names, reference,
-    sources::{self, Found, InputProblem, Named, Use, named},
+    sources::{self, InputProblem, Named, SourceState, Use, named},
 };
 use crate::{
     api::spec::Management,
@@ -52,7 +52,7 @@ pub fn needs(catalog: &Catalog, ccm: &Ccm) -> Vec<Named> {
 }
 
 /// Validates a `CloudControllerManager` by its specification and by what it names.
-pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Found) -> Validation {
+pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> SourceState) -> Validation {
     let provider = match catalog.kubernetes_of(&ccm.spec.provider) {
         Ok(provider) => provider,
         // What is applied has the label with its name: that is enough to find it.
@@ -65,7 +65,7 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Foun
     let mut digests = Digests::new();
     for one in named(&provider.descriptor, ccm) {
         let seen = found(&one.reference);
-        if let Found::Present(source) = &seen {
+        if let SourceState::Present(source) = &seen {
             digests.insert(one.reference.clone(), source.digest.clone());
         }
         let checked = sources::check(&one, &seen);

@@ -41,9 +41,9 @@ fn validated(config: &Value, creds: &Value, trust: &Value) -> Validation {
             _ => trust,
         };
         match object {
-            Value::Null => Found::Absent,
-            Value::String(why) => Found::Unreadable(why.clone()),
-            object => Found::Present(Source::of(object, reference, &checks[reference])),
+            Value::Null => SourceState::Absent,
+            Value::String(why) => SourceState::Unreadable(why.clone()),
+            object => SourceState::Present(Source::of(object, reference, &checks[reference])),
         }
     })
 }
@@ -137,6 +137,6 @@ fn no_data_is_kept() {
 fn what_is_to_go_needs_no_inputs() {
     let mut ccm = vsphere();
     ccm.spec.management = crate::api::spec::Management::Removed;
-    let validated = validate(&embedded::catalog().unwrap(), &ccm, |_| Found::Absent);
+    let validated = validate(&embedded::catalog().unwrap(), &ccm, |_| SourceState::Absent);
     assert_eq!(validated.objects, Some(Vec::new()));
 }
