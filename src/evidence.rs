@@ -107,7 +107,7 @@ async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> Seen<Vec<Lease>>
     Ok(leases)
 }
 
-/// The pods of a namespace that run a cloud-controller-manager, whoever made them.
+/// The pods of a namespace that run a cloud-controller-manager, installed by the operator or not.
 async fn ccm_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
     let of = |live: &Value| observed::is_ccm(live).then(|| Pod::of(live));
     let pods = all(client, (&POD, namespace), ListParams::default(), of).await;

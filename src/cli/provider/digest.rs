@@ -64,7 +64,7 @@ fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
     Ok(Pin { name, form: json!(loaded.form), digest: loaded.digest })
 }
 
-/// Says what the operator would refuse, as whoever pins a package should know it.
+/// Says what the operator would refuse, so that the user knows it before pinning the package.
 pub(super) fn warn_of_refusal(target: &str, loaded: &LoadedPackage, policy: &Policy) {
     let is_external = !matches!(loaded.form, Form::BuiltIn);
     let defects = is_external.then(|| verify::check_external(&loaded.package.parsed_providers(), policy));

@@ -94,7 +94,7 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     print(&format!("{}\n", package.digest()))
 }
 
-/// Refuses a name if nobody could read what would be written: whoever pins a package expects it under its name.
+/// Refuses a file name under which the package could not be read: a pinned package is expected under its name.
 fn check_name(path: &Path, package: &Package) -> anyhow::Result<()> {
     let name = package.name();
     // A device has the name that it has.

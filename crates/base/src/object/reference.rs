@@ -99,7 +99,7 @@ pub fn live_digest(kind: &Kind, live: &Value) -> String {
     }
 }
 
-/// The digest of a Secret's data and of its `metadata.uid`. Whoever may see a pod sees the hash that follows from it: without
+/// The digest of a Secret's data and of its `metadata.uid`. A user who may see a pod sees the hash that follows from it: without
 /// the uid, which only they know who may read the Secret, they could try passwords until one has this hash.
 pub fn secret_digest(secret: &Value, uid: &str) -> String {
     let mut hasher = Sha256::new();

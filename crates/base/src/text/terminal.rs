@@ -36,7 +36,7 @@ pub fn first(text: &str) -> Option<(Place, char)> {
 /// The error for a file or a value with such a character.
 pub fn refusal(found: char) -> String {
     format!(
-        "the character U+{:04X}, which steers a terminal or hides text from whoever reads it: remove it",
+        "the character U+{:04X}, which steers a terminal or hides text from its reader: remove it",
         u32::from(found)
     )
 }

@@ -52,7 +52,7 @@ pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
     Ok(documents.into_iter().zip(roots.iter().map(Lines::of_root)).collect())
 }
 
-/// Writes one document. Nothing in it steers a terminal, whoever wrote the texts, and Go's parser reads each text as it is.
+/// Writes one document. No text in it steers a terminal, even if it is untrusted, and Go's parser reads each text as it is.
 pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
     let text = write(value)?;
     if quoted::may_need(&text) { quoted::write(value, &text) } else { Ok(text) }
@@ -89,7 +89,7 @@ impl Localizer for WithoutPlaces {
     }
 }
 
-/// The key is behind the colon, as values are: whoever reads secrets cuts messages there.
+/// The key is behind the colon, as values are: the masking of secrets cuts messages there.
 fn twice(key: Option<&str>) -> String {
     let key = key.map(|key| format!(": {key:?}")).unwrap_or_default();
     format!("a key stands twice, remove one{key}")

@@ -1,6 +1,6 @@
 //! The limits of an installation for what `CloudControllerManager`s may ask for (pure).
 //!
-//! Without limits, whoever may write a `CloudControllerManager` could run any program with the permissions and
+//! Without limits, a user who may write a `CloudControllerManager` could run any program with the permissions and
 //! credentials of a cloud-controller-manager.
 
 use crate::{

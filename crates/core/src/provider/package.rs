@@ -148,7 +148,7 @@ impl Package {
         folder::parsed_providers_of(&self.name, self.files().filter(|(path, _)| *path != README))
     }
 
-    /// A ConfigMap with the tar, in a namespace. The pin is not in it: whoever changes the tar would change the pin, too.
+    /// A ConfigMap with the tar, in a namespace. The pin is not in it: a user who changes the tar could change the pin, too.
     pub fn config_map(&self, namespace: &str) -> Result<Value, Error> {
         let (name, tar) = (self.name(), self.tar());
         if tar.len() > MAX_CONFIG_MAP {

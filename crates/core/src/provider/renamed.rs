@@ -1,4 +1,4 @@
-//! Old names in the files of providers (pure): whoever has them is told the new ones.
+//! Old names in the files of providers, each with its new name for the error message (pure).
 //!
 //! Nothing is read under an old name.
 

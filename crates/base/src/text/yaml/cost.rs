@@ -15,7 +15,7 @@ pub struct Cost {
     pub mappings: usize,
     /// The bytes of its keys and scalars.
     pub bytes: usize,
-    /// The bytes of the paths of its values: of the keys that lead to each. Whoever walks over the values needs as much time.
+    /// The bytes of the paths of its values: of the keys that lead to each. Walking over the values takes as much time.
     pub paths: usize,
 }
 

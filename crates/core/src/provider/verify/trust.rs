@@ -1,6 +1,6 @@
 //! The rules for external providers (pure).
 //!
-//! They ask what a provider could do to a cluster, whoever wrote it. The usual needs of a cloud-controller-manager are
+//! They check what a provider could do to a cluster, without trust in its author. The usual needs of a cloud-controller-manager are
 //! listed, and everything else is refused. An administrator can allow more by its exact value, in a [`super::Policy`].
 //! Two things cannot be allowed: what no cloud-controller-manager needs, and what would make every other rule void.
 

@@ -1,4 +1,4 @@
-//! Permissions that no policy can allow (pure), because whoever has one of them can get every other one.
+//! Permissions that no policy can allow (pure), because an account with one of them can obtain every other one.
 
 pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
 

@@ -203,7 +203,7 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
         "oci: external-permission: serviceaccounts:watch",
     ];
     assert_eq!(needed, expected);
-    // Whoever built this program has looked the tags up, and none has a digest.
+    // The tags of the built-in table were looked up when this program was built; none has a digest.
     let tags = values(&kubernetes).into_iter().filter(|(_, rule, _)| *rule == "external-image-digest").count();
     assert!(tags > kubernetes.len());
     // What their own code writes whichever controllers are on: an external one would have to name them all.
