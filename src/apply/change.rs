@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::object::Key;
+use crate::{object::Key, text::list::first};
 
 /// The action on an object. Serialized for the output of `diff`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -115,11 +115,7 @@ impl Change {
         if let Some(why) = &self.why {
             return why.clone();
         }
-        let mut text = self.fields.iter().take(REPORTED_FIELDS).map(String::as_str).collect::<Vec<_>>().join(", ");
-        if self.fields.len() > REPORTED_FIELDS {
-            text = format!("{text} and {} more", self.fields.len() - REPORTED_FIELDS);
-        }
-        text
+        first(REPORTED_FIELDS, &self.fields)
     }
 }
 

@@ -34,6 +34,7 @@ use crate::{
     object::{Key, Kind, NAMESPACE, Object, reference::CONFIG_MAP},
     plan::kubernetes::guard::{is_of_guard, is_policy},
     provider::restriction::{self, Account, is_restriction},
+    text::list::first,
 };
 
 /// The objects that should exist. A failure of one owner does not block the objects of others.
@@ -96,10 +97,7 @@ impl ApplyPlan {
     /// The remarks about these objects that the operator leaves alone or keeps, for people; empty if there are none.
     pub(super) fn remarks(&self, counts: impl Fn(&Key) -> bool) -> String {
         let remark = |title, names: Vec<String>| {
-            let more = names.len().saturating_sub(MOST_NAMES);
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            let names = &names[..names.len().min(MOST_NAMES)];
-            if names.is_empty() { String::new() } else { format!("; {title}: {}{more}", names.join(", ")) }
+            if names.is_empty() { String::new() } else { format!("; {title}: {}", first(MOST_NAMES, names)) }
         };
         let skipped = self.applier.skipped.keys().filter(|key| counts(key)).map(Key::to_string).collect();
         let kept = self.kept.iter().filter(|(key, _)| counts(key));

@@ -12,6 +12,7 @@ use crate::{
         outcome::Outcome,
         rollout::{self, Rollout},
     },
+    text::list::first,
 };
 
 const MOST_NODES: usize = 5;
@@ -67,16 +68,13 @@ pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Objec
     if nodes.is_empty() {
         return String::new();
     }
-    let more = nodes.len().saturating_sub(MOST_NODES);
-    let names: Vec<_> = nodes.keys().take(MOST_NODES).map(String::as_str).collect();
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     // Deleting the Node of a server also removes the server from etcd.
     let has_server = nodes.values().take(MOST_NODES).any(|is_server| *is_server);
     let etcd = if has_server { "; a k3s or RKE2 server leaves etcd with its Node" } else { "" };
     format!(
-        "; of the nodes for its pods these are not ready: {}{more}: repair them, or delete the Node of a machine that is gone for \
+        "; of the nodes for its pods these are not ready: {}: repair them, or delete the Node of a machine that is gone for \
          good{etcd}",
-        names.join(", ")
+        first(MOST_NODES, nodes.keys())
     )
 }
 

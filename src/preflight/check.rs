@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::text::list::first;
+
 /// Declares the checks: name, id, what is checked.
 macro_rules! checks {
     ($($name:ident $id:literal $title:literal)+) => {
@@ -185,10 +187,5 @@ const MOST_NAMES: usize = 5;
 
 /// Names in one line, the first ones if there are many.
 pub(super) fn names<T: AsRef<str>>(all: impl IntoIterator<Item = T>) -> String {
-    let all: Vec<_> = all.into_iter().collect();
-    let first = all.iter().take(MOST_NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-    match all.len().saturating_sub(MOST_NAMES) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
+    first(MOST_NAMES, all)
 }
