@@ -87,8 +87,8 @@ pub async fn nodes(client: &Client) -> Result<Vec<Node>, Error> {
 
 /// Events about nodes, or about one.
 async fn events(client: &Client, node: Option<&str>) -> Seen<Vec<NodeEvent>> {
-    let of_one = node.map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
-    let selector = format!("involvedObject.kind=Node{of_one}");
+    let of_node = node.map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
+    let selector = format!("involvedObject.kind=Node{of_node}");
     let params = ListParams::default().fields(&selector);
     let events = all(client, (&EVENT, EVENTS_OF_NODES), params, |live| Some(NodeEvent::of(live))).await;
     let command = format!("kubectl get events -n {EVENTS_OF_NODES} --field-selector {selector}");

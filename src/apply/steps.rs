@@ -259,7 +259,7 @@ impl<'a> Steps<'a> {
         }
         if let Some(set) = live["metadata"]["labels"][PART_OF_LABEL].as_str() {
             let is_another = self.is_member() && *set_of(self.desired.value()) != *set;
-            // A label of our own is that of this operator in another namespace.
+            // Our label with another value belongs to this operator in another namespace.
             let is_owned = ownership::is_label_of_others(live, PART_OF_LABEL);
             if is_another && is_owned {
                 return Some(End::OtherApplySet(set.to_owned()));

@@ -86,8 +86,8 @@ pub(super) async fn perform_steps(
 /// The advice for an object that others have created, besides deleting it. On OpenShift there is no `CloudControllerManager`, and on
 /// any other Kubernetes each object has the label of its own.
 fn otherwise(object: &Object) -> &'static str {
-    let is_of_one = object.value()["metadata"]["labels"][INSTANCE_LABEL].is_string();
-    if is_of_one { "give the CloudControllerManager another name" } else { "rename it in the provider's folder" }
+    let has_ccm = object.value()["metadata"]["labels"][INSTANCE_LABEL].is_string();
+    if has_ccm { "give the CloudControllerManager another name" } else { "rename it in the provider's folder" }
 }
 
 /// A refusal without the secrets of the object that it is about.
@@ -288,8 +288,8 @@ mod tests {
             let otherwise = otherwise(&Object::new(object).unwrap());
             Cause::NotOwned { manager: "helm".into(), otherwise }.to_string()
         };
-        let of_one = refusal(json!({INSTANCE_LABEL: "cluster"}));
-        assert!(of_one.ends_with("delete it, or give the CloudControllerManager another name"), "{of_one}");
+        let of_ccm = refusal(json!({INSTANCE_LABEL: "cluster"}));
+        assert!(of_ccm.ends_with("delete it, or give the CloudControllerManager another name"), "{of_ccm}");
         let of_openshift = refusal(json!({"k8s-app": "acme-cloud-controller-manager"}));
         assert!(of_openshift.ends_with("delete it, or rename it in the provider's folder"), "{of_openshift}");
     }

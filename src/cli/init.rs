@@ -281,7 +281,7 @@ fn found(existing: &Existing) -> Found {
     }
 }
 
-/// The files: those that are applied, and what there was, so that it can be created again.
+/// The files to apply, and the existing objects, so that they can be created again.
 fn files(
     proposed: &ProposedCcm,
     secret: Option<&Value>,

@@ -56,7 +56,7 @@ pub(super) fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) ->
     let of_other_clouds = || nodes.iter().filter(|node| !node.provider_id.is_empty() && !cloud.owns(&node.provider_id));
     let may_delete = evidence.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
     let Some(all) = named(of_other_clouds()) else {
-        // Those that wait are never deleted.
+        // Nodes that wait are never deleted.
         let bare = || nodes.iter().filter(|node| node.provider_id.is_empty() && !node.is_uninitialized());
         let Some(all) = named(bare()).filter(|_| cloud.without_provider_id == Answer::Gone) else {
             return check.passed("");
@@ -154,7 +154,7 @@ fn is_private(address: &str) -> bool {
 }
 
 pub(super) fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    // One that waits for its initialization is never deleted.
+    // A node that waits for its initialization is never deleted.
     let at_stake = nodes.iter().filter(|node| !node.is_ready() && !node.is_uninitialized());
     let Some(all) = named(at_stake) else {
         let waiting = named(nodes.iter().filter(|node| !node.is_ready()));

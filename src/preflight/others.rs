@@ -131,7 +131,7 @@ fn is_removed(ccm: &Ccm) -> bool {
     ccm.spec.management == Management::Removed
 }
 
-/// The others that are to run. What is left of one that is to go is in the way as anybody's is.
+/// The other `CloudControllerManager`s, without those that are being removed: their remaining pods count as foreign pods.
 fn others<'a>(evidence: &'a Evidence) -> impl Iterator<Item = &'a Other<'a>> {
     evidence.others.iter().flatten().filter(|other| !is_removed(other.ccm))
 }
@@ -184,7 +184,7 @@ fn external_pod(evidence: &Evidence, pod: &Pod) -> Option<External> {
         return None;
     }
     let who = describe(evidence, pod);
-    // The name of a static pod: that of its manifest, and that of its node.
+    // The name of a static pod consists of the name in its manifest and the name of its node.
     let evidence::Pod { namespace, name, node, .. } = &pod.seen;
     let is_static = namespace == KUBE_SYSTEM && *name == format!("cloud-controller-manager-{node}");
     if is_static && evidence.ccm.cluster.distribution == Distribution::Rke2 {

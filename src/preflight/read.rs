@@ -100,7 +100,7 @@ pub async fn check(
     let standing = |ccm: &Ccm, running: Option<&Running>| Standing::of(ccm, running.is_some(), running);
     let own = workload.as_ref().ok().and_then(Option::as_ref);
     let own_standing = standing(ccm, own);
-    // One that is not in the cluster yet will be the youngest.
+    // An object that is not in the cluster yet will be the youngest.
     let own_age = all.iter().find(|one| one["metadata"]["name"] == ccm.name.as_str()).map(age);
     let mut other_ccms = Vec::new();
     for live in all {

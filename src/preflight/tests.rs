@@ -257,7 +257,7 @@ fn cases() -> Vec<Case> {
             let asks = json!({"provider": "aws", "controllers": only_routes(), "network": {"podCIDRs": ["10.0.0.0/8"]}, "ports": {"secure": 1}});
             fixture.others.push((asked("younger", asks), false, Some(runs)));
         }),
-        // What is left of one that is to go.
+        // The rest of a cloud-controller-manager that is being removed.
         (Check::OtherCcm, Refused, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
             let removed = json!({"provider": "aws", "management": "Removed"});
             fixture.others.push((asked("removed", removed), true, None));
@@ -298,7 +298,7 @@ fn cases() -> Vec<Case> {
         (Check::OtherCcm, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |fixture| {
             (fixture.snapshot.pods, fixture.snapshot.unseen_leases) = (vec![leaving("old")], Some(unseen()));
         }),
-        // One that leads is one.
+        // A pod that leads is a cloud-controller-manager.
         (Check::OtherCcm, Refused, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
             fixture.snapshot.pods = vec![ccm(&["--secure-port=0"])];
             let holder = "ip-10-0-0-1_1".into();
@@ -542,14 +542,14 @@ fn what_is_well_in_spite_of_its_looks_passes() {
     type Good = fn() -> Fixture;
     type Change = fn(&mut Fixture);
     let changes: &[(Good, Change)] = &[
-        // An additional CCM with other controllers, and one that is younger.
+        // An additional CCM with other controllers, and a younger one.
         (aws, |fixture| fixture.snapshot.pods = vec![ccm(&["--controllers=route", "--secure-port=0"])]),
         (aws, |fixture| fixture.others.push((asked("younger", json!({"provider": "aws"})), false, None))),
         (aws, |fixture| {
             let spec = json!({"provider": "aws", "management": "Removed"});
             fixture.others.push((asked("removed", spec), true, None));
         }),
-        // A lease that nobody renews, our own, that of another CloudControllerManager, and that of ServiceLB.
+        // An expired lease, our own lease, the lease of another CloudControllerManager, and the lease of ServiceLB.
         (aws, |fixture| fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:00:40Z")]),
         (aws, |fixture| {
             fixture.snapshot.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
@@ -574,7 +574,7 @@ fn what_is_well_in_spite_of_its_looks_passes() {
             let off = "-cloud-node,-cloud-node-lifecycle,-service";
             fixture.nodes()[0].k3s_controllers = Some(format!("*,-route,{off}"));
         }),
-        // That of k0s has no controller of Services, and this one another lease.
+        // The CCM of k0s has no controller for Services, and this one has another lease.
         (aws, |fixture| {
             let spec = json!({
                 "provider": "aws", "leaderElection": {"leaseName": "own"},

@@ -179,7 +179,7 @@ impl Existing {
         on
     }
 
-    /// Whether its image is another one of a provider, such as that of a node manager, and not the cloud-controller-manager's.
+    /// Whether its image is known as the image of another program of a provider, such as a node manager.
     pub(crate) fn is_beside(&self, provider: &Kubernetes) -> bool {
         provider.descriptor.container_of(&self.image).is_some_and(|container| container != CCM)
     }

@@ -161,7 +161,7 @@ fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
 
 fn port(proposed: &mut ProposedCcm, existing: &Existing, input: &Input) {
     let own = existing.port();
-    // One that is stopped first leaves its port.
+    // A cloud-controller-manager that is stopped first frees its port.
     let is_free = |port: &u16| !input.taken_ports.contains(port) && (*port != own || !existing.is_on_host());
     let wanted = if existing.lease().is_none() && own >= 1024 {
         Some(own)

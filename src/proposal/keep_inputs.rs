@@ -149,7 +149,7 @@ pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provi
     proposed.note(Handling::Changed, from.collect::<Vec<_>>().join(" and "), how);
 }
 
-/// Values by the keys of the provider, each with the Secret that it is from; `None` for one that stands in the manifest.
+/// The values by the keys of the provider, each with its Secret; `None` for a value in the manifest.
 type Values = BTreeMap<String, (Option<Reference>, Vec<u8>)>;
 
 fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> Values {

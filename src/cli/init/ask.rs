@@ -48,7 +48,7 @@ pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -
     }
 }
 
-/// The provider: the one that something tells, or one that is asked for.
+/// The provider that the signs show, or the answer of the user.
 pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign> {
     let names: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     if is_terminal() {

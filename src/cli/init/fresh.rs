@@ -125,7 +125,7 @@ pub(super) fn cloud_config(
     Ok(())
 }
 
-/// The Secret: the one that is there, or one of what is given.
+/// The existing Secret, or a new one with the given credentials.
 async fn credentials(
     args: &InitArgs,
     seen: &Seen,

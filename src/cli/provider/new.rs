@@ -186,7 +186,7 @@ struct Asks {
 }
 
 impl Asks {
-    /// The value of a flag, or an answer; one that does not fit is asked for again.
+    /// The value of a flag, or the answer of the user, who is asked again if it is invalid.
     fn given<T>(
         self,
         given: Option<&str>,
@@ -215,7 +215,7 @@ impl Asks {
     }
 }
 
-/// An answer; one that does not fit is asked for again.
+/// The answer of the user, who is asked again if it is invalid.
 fn asked<T>(
     flag: &str,
     question: &str,

@@ -37,7 +37,7 @@ impl Target {
     }
 }
 
-/// The package of a provider that comes with this program, by its name, or that of a path.
+/// The package of a built-in provider, by its name, or the package at a path.
 pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
     let path = Path::new(target);
     if embedded::names().contains(&target) {
@@ -47,7 +47,7 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
         }
         return Ok(LoadedPackage { digest: package.digest().to_owned(), package, form: Form::BuiltIn });
     }
-    // One that may not be looked at gets its own error where it is read.
+    // A path without access gets its own error where it is read.
     if path.try_exists().unwrap_or(true) {
         return Ok(package::read(path)?);
     }

@@ -86,7 +86,7 @@ impl Owners {
             return Self { ccms, is_of_other_cloud: false };
         }
         let named = all(&|ccm| owns(&ccm.identity().provider_ids, &node.provider_id));
-        // A provider that does not say how its providerIDs begin takes those that are nobody's.
+        // A provider without declared prefixes owns the providerIDs that no other provider owns.
         let is_claimed = !named.is_empty() || fields::is_trap(&node.provider_id);
         let owners = if is_claimed { named } else { all(&|ccm| ccm.identity().provider_ids.is_empty()) };
         Self { is_of_other_cloud: owners.is_empty() && !ccms.is_empty(), ccms: owners }

@@ -151,7 +151,7 @@ pub struct Waiting {
 pub fn decide(situation: &Situation) -> Decision {
     let asked = asked(situation);
     let allowed: BTreeSet<&str> = situation.settings.allow.iter().map(String::as_str).collect();
-    // For the state in which it was allowed: one that came back and went away again is another question.
+    // The entry is for one failure: a node that came back and failed again needs a new entry.
     let is_allowed = |node: &Node| Entry::of(node).is_some_and(|entry| allowed.contains(entry.to_string().as_str()));
     let is_asked_for = |node: &Node| asked.contains_key(node.uid.as_str());
     let mut candidates: Vec<&Node> = situation.nodes.iter().collect();

@@ -298,7 +298,7 @@ mod tests {
         );
         // Where the same cloud is of both flavors, both say the same of nodes.
         for provider in catalog.providers() {
-            // One that does not say it can be used, too.
+            // A provider that does not declare it can be used, too.
             let Some(nodes) = &provider.descriptor.nodes else { continue };
             assert!(!nodes.provider_ids.is_empty(), "{}", provider.name());
             if let Ok(kubernetes) = catalog.kubernetes_of(provider.name()) {

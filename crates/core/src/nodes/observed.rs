@@ -57,7 +57,7 @@ pub fn holds(lease: &Lease, pod: &Pod) -> bool {
     !host.is_empty() && (holder == host || is_short(&holder, &host) || is_short(&host, &holder) || is_cut)
 }
 
-/// The pods that count: those that are not being deleted, or all if all are.
+/// The pods that are not being deleted; all pods if all are.
 pub fn current(pods: &[Pod]) -> Vec<&Pod> {
     let staying: Vec<_> = pods.iter().filter(|pod| !pod.is_terminating).collect();
     if staying.is_empty() { pods.iter().collect() } else { staying }
@@ -118,7 +118,7 @@ fn runs_image(live: &Value, is_known: impl Fn(&str) -> bool) -> bool {
 /// Whether a live pod has the name of another program, although it may have the image of a cloud-controller-manager.
 fn is_other_pod(live: &Value) -> bool {
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
-    // The name of a static pod ends in that of its node.
+    // The name of a static pod ends with the name of its node.
     let node = live["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
     is_other(node.and_then(|node| name.strip_suffix(node)).unwrap_or(name))
 }

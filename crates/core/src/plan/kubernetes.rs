@@ -39,7 +39,7 @@ use crate::{
 pub use check::ignored;
 pub use images::{choose, reference};
 
-/// The first one that finds something names it.
+/// The first function that finds a problem decides.
 const RULES: [fn(&Kubernetes, &Ccm) -> Option<check::Unfit>; 12] = [
     check::api,
     check::arguments,
@@ -50,7 +50,7 @@ const RULES: [fn(&Kubernetes, &Ccm) -> Option<check::Unfit>; 12] = [
     check::namespace,
     check::node_manager,
     check::credentials,
-    images::of_one,
+    images::digest_problem,
     images::containers,
     images::pinned,
 ];

@@ -40,7 +40,7 @@ impl Default for Limits {
 pub type Refusal = (&'static str, String);
 
 impl Limits {
-    /// The arguments of the operator, those that an installation need not have left out.
+    /// The arguments of the operator for these limits, without those at their default.
     pub fn arguments(&self) -> Vec<String> {
         let lists = [
             ("--image-repositories", &self.image_repositories),

@@ -41,7 +41,7 @@ const ACCOUNT: &str = "cloud-controller-manager";
 /// allows a provider to declare them.
 pub(super) const KUBERNETES: [&str; 5] = ["kubernetes.io", "k8s.io", "x-k8s.io", "openshift.io", "ccm-operator.dev"];
 
-/// The domains of those that steer networks and machines. The policies refuse what a provider does not declare of them.
+/// The domains of programs that control networks and machines. The policies refuse their annotations unless the provider declares them.
 pub(super) const SHARED: [&str; 10] = [
     "cattle.io",
     "cilium.io",
@@ -68,7 +68,7 @@ pub fn is_restriction(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmissionPolicy")) && end(object).is_some()
 }
 
-/// How the name of an object ends, if as that of one of these policies. That of a `CloudControllerManager` may follow.
+/// The suffix by which an object is one of these policies; `None` for other objects. The name of a `CloudControllerManager` may follow it.
 fn end(object: &Value) -> Option<&'static str> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let instance = object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default();
@@ -113,7 +113,7 @@ impl Accounts {
     }
 }
 
-/// The account of the pods of a workload: without one of their own it is that of the namespace.
+/// The account of the pods of a workload; without a `serviceAccountName` the default account of the namespace.
 pub(super) fn account(workload: &Object) -> Option<Account> {
     let pod = workload.pod_spec()?;
     let mut given = ["serviceAccountName", "serviceAccount"].into_iter().filter_map(|field| pod[field].as_str());

@@ -20,7 +20,7 @@ fn a_wall_clock_that_jumps_makes_no_deletion_forgotten() {
     let times = [(60, 0), (60 + hours, 1), (62, 2), (3599, 3539), (3600, 3540), (60, 3541)];
     assert_eq!(counts(&before, start, times), [1, 1, 1, 1, 0, 0]);
 
-    // One that was seen to be gone while the clock was ahead counts for an hour after that as well.
+    // A deletion that was seen while the clock was ahead counts for an hour after that, too.
     let confirmed = Deletion { confirmed: vec!["b/v".into()], ..Deletion::default() };
     let mut guarded = Guarded::default();
     guarded.count(&confirmed, &[], start + SignedDuration::from_secs(hours), Instant::now());

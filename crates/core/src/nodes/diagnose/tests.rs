@@ -203,7 +203,7 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::NoLeader,
         |e| e.leases = Some(vec![lease("other_1")]),
-        // A rollout: the lease is still that of the pod before.
+        // A rollout: the previous pod still holds the lease.
         |e| {
             e.leases = Some(vec![lease("other_1")]);
             first(e).created = JUST_NOW.into();
@@ -482,7 +482,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             e.leases.as_mut().unwrap().push(Lease { name: "other".into(), ..lease("c_2") });
         },
         |e| {
-            // That of k3s that only serves its load balancers.
+            // The CCM of k3s that only serves its load balancers.
             let other = Pod {
                 name: "k3s".into(),
                 node: "c".into(),

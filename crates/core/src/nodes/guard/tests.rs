@@ -263,7 +263,7 @@ fn the_rules_about_all_nodes_deny() {
 fn many_at_once_are_the_sign_of_another_cause() {
     let mut case = case(|one| one.lose("w0", -800));
     assert_eq!(case.confirmed(), ["w0", "gone"], "2 of 10, the one that has not been ready for longer first");
-    // One that has only just become unready counts as well.
+    // A node that has just become unready counts, too.
     case.lose("w1", -5);
     let decision = case.decide();
     assert_eq!(decision.confirmed, []);

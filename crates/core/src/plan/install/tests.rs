@@ -302,7 +302,7 @@ fn what_has_no_namespace_is_changed_by_name() {
     assert!(!may(&format!("{rbac}/clusterroles"), "aws-cloud-controller-manager-third"), "{held:?}");
 }
 
-/// Another one may be that of any program.
+/// Another lease may belong to any program.
 #[test]
 fn leases_are_granted_by_name() {
     let catalog = embedded::catalog().unwrap();

@@ -64,7 +64,7 @@ fn has_own_repository(image: &Image, ccm: &Ccm) -> bool {
     ccm.spec.image.repository.as_ref().is_none_or(|given| *given == image.repository)
 }
 
-/// The digest that a `CloudControllerManager` names for a container's image. [`of_one`] sees to it that `digest` is of a single image.
+/// The digest that a `CloudControllerManager` names for a container's image. [`digest_problem`] sees to it that `digest` is of a single image.
 fn given_digest<'a>(container: &str, ccm: &'a Ccm) -> Option<&'a str> {
     let image = &ccm.spec.image;
     image.digests.get(container).or(image.digest.as_ref()).map(String::as_str)
@@ -87,7 +87,7 @@ pub(super) fn set(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) -> Re
 }
 
 /// A repository and a single digest are of one image.
-pub(super) fn of_one(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn digest_problem(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let (image, images) = (&ccm.spec.image, &descriptor.images);
     if images.len() < 2 {
         return None;

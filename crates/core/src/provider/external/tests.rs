@@ -271,7 +271,7 @@ fn a_policy_is_read_once_and_its_change_widens_nothing() {
     fs::remove_file(&file).unwrap();
     assert!(!externals.retry());
 
-    // One that could not be read is, as soon as it is there.
+    // A folder that was missing is read as soon as it exists.
     let policy = PolicyFile { path: file.clone(), digest: Some(package::digest(allows.as_bytes())) };
     let mut externals = ExternalProviders::read(embedded::catalog().unwrap(), with_policy(&path, policy));
     assert_refused(&externals.catalog(), "demo", "failed to read --provider-policy");

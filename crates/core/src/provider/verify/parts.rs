@@ -98,7 +98,7 @@ pub(super) struct Part<'a> {
 #[derive(Default)]
 pub(super) struct Volumes<'a> {
     pub(super) by_name: BTreeMap<&'a str, &'a Value>,
-    /// The names of those that init containers may write to.
+    /// The names of the volumes that init containers may write to.
     pub(super) filled: BTreeSet<&'a str>,
 }
 

@@ -225,7 +225,7 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
         ("scaleway", "services"),
     ];
     assert_eq!(open, expected_open.map(|(provider, what)| writes(provider, what)));
-    // Those of oci stand in its role and in its descriptor.
+    // The permissions of oci are in its role and in its descriptor.
     assert_eq!(others.len(), expected.len() + 2 + tags);
     assert!(kubernetes.len() > 20, "{}", kubernetes.len());
 }

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-/// A provider that comes with this program, as one that does not: with the digests of its images.
+/// A built-in provider as an external one: with the digests of its images.
 pub(crate) static KUBERNETES: LazyLock<&'static [(&'static str, &'static str)]> = LazyLock::new(|| {
     let descriptor = pinned(include_str!("../../../../../../../assets/exoscale/kubernetes/provider.yaml"));
     Vec::leak(vec![

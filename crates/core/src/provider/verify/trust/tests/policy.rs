@@ -45,7 +45,7 @@ fn a_value_that_allows_nothing_is_unused() {
     let parsed_providers = parsed_providers_with("exoscale", &KUBERNETES, DEPLOYMENT, &text);
     let policy = Policy::parse(policy).unwrap();
     let unused: Vec<_> = policy.unused(&parsed_providers).iter().map(ToString::to_string).collect();
-    // That of another provider is for another package.
+    // The entry of another provider is for another package.
     let expected = [
         "7: exoscale: external-host-path: unused: nothing of the provider has \"/b\"; remove it",
         "4: exoscale: external-host-port: unused: nothing of the provider has \"80\"; remove it",
