@@ -502,7 +502,7 @@ async fn a_deletion_is_confirmed_by_name_and_uid() -> Result<()> {
     let second =
         json!({"provider": "hcloud", "credentials": {"secretRef": {"name": "hcloud"}}, "ports": {"secure": 10259}});
     cluster.create("second", second).await?;
-    refused(&["foreign"], "give one with --manager: cluster, second").await?;
+    refused(&["foreign"], "give one with --ccm: cluster, second").await?;
     refused(&["foreign", "--ccm", "third"], "there is no CloudControllerManager \"third\"").await?;
     let (code, text, error) = allow(&["foreign", "--ccm=second"]).await?;
     assert!(code == Some(0) && text.contains("CloudControllerManager second"), "{text}{error}");
