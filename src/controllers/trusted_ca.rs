@@ -115,7 +115,7 @@ impl Source for TrustedCa {
             "metadata": {
                 "name": certificates::TARGET_NAME,
                 "namespace": facts.namespace,
-                "annotations": {"openshift.io/owning-component": "Cloud Compute / Cloud SyncController Manager"},
+                "annotations": {"openshift.io/owning-component": "Cloud Compute / Cloud Controller Manager"},
             },
             "data": {KEY: bundle},
         }));

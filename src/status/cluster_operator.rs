@@ -58,7 +58,7 @@ pub struct SyncController {
 
 /// Syncs the cloud's configuration.
 pub static CLOUD_CONFIG: SyncController = SyncController {
-    name: "Cloud Config SyncController",
+    name: "Cloud Config Controller",
     word: "cloud_config",
     available: "CloudConfigControllerAvailable",
     degraded: "CloudConfigControllerDegraded",
@@ -66,7 +66,7 @@ pub static CLOUD_CONFIG: SyncController = SyncController {
 
 /// Merges the certificates that cloud-controller-managers trust.
 pub static TRUSTED_CA: SyncController = SyncController {
-    name: "Trusted CA Bundle SyncController",
+    name: "Trusted CA Bundle Controller",
     word: "trusted_ca",
     // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
@@ -168,7 +168,7 @@ impl Status {
         let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
         let expected = |type_, status| condition(type_, status, AS_EXPECTED, "");
         let available_at = |version: &str, remarks: &str| {
-            let message = format!("Cluster Cloud SyncController Manager Operator is available at {version}{remarks}");
+            let message = format!("Cluster Cloud Controller Manager Operator is available at {version}{remarks}");
             condition(AVAILABLE, "True", AS_EXPECTED, &message)
         };
         // The message about an earlier plan may be out of date.

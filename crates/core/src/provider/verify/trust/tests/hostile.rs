@@ -283,7 +283,7 @@ fn a_message_holds_little_of_what_a_package_says() {
                 let digest = package.digest();
                 messages.extend(
                     ProviderRequest::default()
-                        .check_identity(("exoscale", &digest), &parsed_providers)
+                        .check_identity(("exoscale", digest), &parsed_providers)
                         .err()
                         .map(|one| one.to_string()),
                 );
