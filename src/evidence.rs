@@ -213,7 +213,7 @@ pub async fn add_ccms(
 
 async fn ccm(client: &Client, identity: &CcmIdentity, unseen: &mut Vec<Unseen>) -> Ccm {
     let namespace = identity.namespace.as_str();
-    let installed = match Kind::named(&identity.kind) {
+    let installed = match identity.kind {
         Some(kind) => noted(installed(client, kind, identity).await, unseen),
         None => None,
     };

@@ -25,7 +25,7 @@ use crate::{
     },
     facts::{cluster::Cluster, version::Minor},
     grace::TRANSIENT_ERROR_GRACE,
-    object::{Object, PART_OF_LABEL},
+    object::{KUBE_SYSTEM, Object, PART_OF_LABEL},
     plan::{kubernetes::sources, only_restarts},
     process::leadership::Authority,
     provider::kubernetes::INSTANCE_LABEL,
@@ -68,7 +68,7 @@ pub(super) struct Ccms {
 }
 
 /// The namespace that `CloudControllerManager`s may name if the command line has none.
-const DEFAULT_NAMESPACE: &str = "kube-system";
+const DEFAULT_NAMESPACE: &str = KUBE_SYSTEM;
 
 impl Fleet for Ccms {
     type Acted = Result<(), Stopped>;

@@ -19,3 +19,8 @@ pub mod pages;
 pub mod placement;
 pub mod reason;
 pub mod waiting;
+
+use k8s_openapi::jiff::SignedDuration;
+
+/// The largest difference between the clocks of two machines.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(30);

@@ -13,6 +13,7 @@ use crate::{
         limits::{LimitFlags, name, or_default},
         providers::{EXTERNAL_PROVIDERS, ProviderFlags},
     },
+    object::KUBE_SYSTEM,
     plan::{
         install::{Installation, NAME, external::CarriedProviders},
         rbac,
@@ -53,7 +54,7 @@ pub struct InstallArgs {
     pub api_server: Option<ApiServer>,
 
     /// The namespaces in which cloud-controller-managers may be, comma-separated.
-    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace, default_value = "kube-system")]
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace, default_value = KUBE_SYSTEM)]
     pub namespaces: Vec<String>,
 
     /// The operator's own namespace.

@@ -63,3 +63,31 @@ fn is_in(class: &[u8], byte: u8) -> bool {
         [] => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_fits_its_pattern_as_a_whole() {
+        let long = "a".repeat(64);
+        for (pattern, valid, invalid) in [
+            (NAME, &["a", "0", "a-b", "a--b"][..], &["", "-a", "a-", "a.b", "A", "a b", "a\n", &long][..]),
+            (DOTTED_NAME, &["a", "a.b", "a..b", &long], &["", ".a", "a.", "a_b", "A"]),
+            (CLUSTER_NAME, &["A", "a_b.C-1"], &["", "_a", "a_", "a/b"]),
+            (HOST, &["a", "::1", "A.b-c:1"], &["", "a/b", "[::1]"]),
+            (KEY, &["-", "_", "ca.crt"], &["", "a/b", "a b"]),
+            (TAG, &["a", "_a", "a-", "A.b"], &["", "-a", ".a", "a:b"]),
+            (REPOSITORY, &["ab", "a:5000/b_c"], &["", "a", "/a", "a/", "A/b", "a@b"]),
+            (LABEL_NAME, &["a", "-", "a.b/c_D"], &["", "a b", "a=b"]),
+            (LABEL_VALUE, &["", "a", "a.b_c-D"], &["-", "a-", ".a", "a/b", &long]),
+        ] {
+            for text in valid {
+                assert!(pattern.fits(text), "{}: {text:?}", pattern.regex);
+            }
+            for text in invalid {
+                assert!(!pattern.fits(text), "{}: {text:?}", pattern.regex);
+            }
+        }
+    }
+}

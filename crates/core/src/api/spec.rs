@@ -8,6 +8,7 @@ use super::{
     api_types,
     placement::{Distribution, Placement},
 };
+use crate::object::KUBE_SYSTEM;
 
 api_types! {
     /// The cloud-controller-manager that is wanted.
@@ -386,7 +387,7 @@ impl Default for Logging {
 }
 
 fn kube_system() -> String {
-    "kube-system".to_owned()
+    KUBE_SYSTEM.to_owned()
 }
 
 /// The default of `--cluster-name`.

@@ -2,6 +2,7 @@
 
 use crate::{
     config::{Output, Problem, ini_keys, keys::KEYS},
+    object::KUBE_SYSTEM,
     text::ini::Document,
 };
 
@@ -11,7 +12,7 @@ const BLOCK_STORAGE: &str = "BlockStorage";
 
 /// Keys of the in-tree cloud provider, with the only value that OpenShift set.
 const LEGACY: [(&str, &str); 3] =
-    [("secret-name", "openstack-credentials"), ("secret-namespace", "kube-system"), ("kubeconfig-path", "")];
+    [("secret-name", "openstack-credentials"), ("secret-namespace", KUBE_SYSTEM), ("kubeconfig-path", "")];
 
 /// The path and name of the credentials that the manifest mounts.
 const CLOUDS: [(&str, &str); 3] =

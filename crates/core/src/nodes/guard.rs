@@ -22,7 +22,7 @@ use crate::{
         spec::{NodeDeletion, NodeLabels},
         status::{Deleted, Deletion},
     },
-    nodes::{evidence::NodeEvent, node::Node},
+    nodes::{CLOCK_SKEW, evidence::NodeEvent, node::Node},
     provider::owns,
 };
 pub use why::Why;
@@ -36,9 +36,6 @@ pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 
 /// How long such an Event counts. It is repeated within five minutes at the latest.
 const FRESH: SignedDuration = SignedDuration::from_secs(330);
-
-/// How far ahead of ours the clock of the cloud-controller-manager may be.
-const SKEW: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long a pod of the cloud-controller-manager must have led. What it reads restarts it, so nothing of that has changed
 /// meanwhile; and as this is longer than an Event counts, all Events that count are its own.
@@ -261,7 +258,7 @@ fn asked<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Timestamp> {
         let fresh = event.last.filter(|last| situation.now.duration_since(*last) < FRESH);
         if let Some(last) = fresh {
             // A time in the future does not hide another one.
-            let rank = |time: Timestamp| (time <= later(situation.now, SKEW), time);
+            let rank = |time: Timestamp| (time <= later(situation.now, CLOCK_SKEW), time);
             let known = asked.entry(&event.uid).or_insert(last);
             *known = std::cmp::max_by_key(last, *known, |time| rank(*time));
         }
@@ -313,7 +310,7 @@ fn age(situation: &Situation, node: &Node, asked: Option<Timestamp>) -> Result<(
     let until = later(since, SignedDuration::from_secs(seconds.into()));
     let asked = asked.ok_or(Why::NotAskedFor)?;
     let rules = [
-        (asked <= later(situation.now, SKEW), Why::ClocksDiffer),
+        (asked <= later(situation.now, CLOCK_SKEW), Why::ClocksDiffer),
         (situation.now >= until, Why::Young(seconds, until)),
         (asked >= until, Why::NotAskedFor),
     ];

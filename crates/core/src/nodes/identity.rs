@@ -8,7 +8,7 @@ use crate::{
         ccm::{Ccm, Controller, LEASE},
         infrastructure_region,
     },
-    object::{KUBE_SYSTEM, Object, permissions},
+    object::{KUBE_SYSTEM, Kind, Object, permissions},
     plan::needs,
     provider::{
         OpenShift,
@@ -29,8 +29,8 @@ pub struct CcmIdentity {
     pub provider: String,
     /// The namespace of its pods and its lease.
     pub namespace: String,
-    /// The kind of its workload, `Deployment` or `DaemonSet`.
-    pub kind: String,
+    /// The kind of its workload, a Deployment or a DaemonSet. Only the empty identity has none.
+    pub kind: Option<&'static Kind>,
     /// The name of its workload.
     pub workload: String,
     /// The labels of its pods, as a selector.
@@ -93,7 +93,7 @@ impl CcmIdentity {
         Some(Self {
             name: ccm.name.clone(),
             provider: descriptor.name.clone(),
-            kind: workload.kind().kind.to_owned(),
+            kind: Some(workload.kind()),
             workload: ccm.named(workload.name()),
             selector: selector(workload, of_instance),
             node_manager: node_manager.map(|workload| selector(workload, of_instance)),
@@ -126,7 +126,7 @@ impl CcmIdentity {
             name: String::new(),
             provider: provider.name().to_owned(),
             namespace: namespace.to_owned(),
-            kind: workload.kind().kind.to_owned(),
+            kind: Some(workload.kind()),
             workload: workload.name().to_owned(),
             selector: selector(workload, as_planned),
             node_manager: ccm.map(|ccm| selector(ccm, as_planned)),
@@ -225,7 +225,7 @@ mod tests {
         let asked = ccm("second", json!({"provider": "aws", "cloudConfig": {"inline": inline}}));
         let identity = CcmIdentity::kubernetes(catalog.kubernetes_of("aws").unwrap(), &asked).unwrap();
         assert_eq!(
-            (identity.kind.as_str(), identity.workload.as_str()),
+            (identity.kind.map_or("", |kind| kind.kind), identity.workload.as_str()),
             ("DaemonSet", "aws-cloud-controller-manager-second")
         );
         assert_eq!(

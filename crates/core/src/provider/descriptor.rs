@@ -64,7 +64,7 @@ pub struct Descriptor {
     /// The cloud's configuration; absent means that none is synced.
     pub cloud_config: Option<crate::config::CloudConfigSettings>,
     /// The fields of nodes that the cloud-controller-manager writes; absent if unknown.
-    pub nodes: Option<Nodes>,
+    pub nodes: Option<NodeFields>,
     /// The fields of Services that the cloud-controller-manager writes.
     #[serde(default)]
     pub services: Services,
@@ -88,7 +88,7 @@ impl Describe for Descriptor {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Nodes {
+pub struct NodeFields {
     /// The prefixes of the providerIDs, the one that it writes today first, such as `aws:///`.
     #[serde(rename = "providerIDs")]
     pub provider_ids: Vec<String>,

@@ -34,7 +34,7 @@ use crate::{
 };
 
 pub use crate::object::INSTANCE_LABEL;
-pub use nodes::{Answer, Names, Nodes};
+pub use nodes::{Answer, Names, NodeRules};
 
 /// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
 const ARCHITECTURES: [&str; 6] = ["amd64", "arm", "arm64", "ppc64le", "riscv64", "s390x"];
@@ -85,7 +85,7 @@ pub struct Descriptor {
     /// Its route controller; absent means that the cloud has no routes.
     pub routes: Option<Routes>,
     /// Its nodes.
-    pub nodes: Nodes,
+    pub nodes: NodeRules,
     /// The fields of Services that the cloud-controller-manager writes.
     #[serde(default)]
     pub services: Services,

@@ -35,7 +35,7 @@ const OWN_NODE: &str = "-external-own-node";
 const USERS: &str = "/spec/matchConditions/0/expression";
 
 /// The account in the files, which another one replaces.
-const ACCOUNT: &str = "cloud-controller-manager";
+pub(crate) const ACCOUNT: &str = "cloud-controller-manager";
 
 /// The domains of the labels and annotations that steer Kubernetes and this program. The policies refuse them even where an administrator
 /// allows a provider to declare them.

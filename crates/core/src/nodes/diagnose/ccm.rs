@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use super::{
     GRACE,
-    diagnosed::{DiagnosedCcm, SKEW, is_held},
+    diagnosed::{DiagnosedCcm, is_held},
     pods, seconds_since,
 };
 use crate::{
     facts::ccm::Controller,
     nodes::{
+        CLOCK_SKEW,
         evidence::{Ccm, Evidence, Lease, Pod},
         identity::CcmIdentity,
         log::Log,
@@ -95,13 +96,13 @@ impl<'a> DiagnosedCcm<'a> {
         let is_old = |pod: &&Pod, seconds: i64| seconds_since(&pod.created, now).is_none_or(|age| age >= seconds);
         let current = current(pods);
         match held {
-            // A pod that is being deleted leads until it has ended.
+            // One that is being deleted leads until it has ended.
             Some(held) if pods.iter().any(|pod| holds(held, pod)) => {}
-            // The host name of a machine may differ from the name of its node.
+            // The host name of a machine may be another one than that of its node.
             Some(_) if self.log.leads() => {}
             Some(held) => {
-                // After a rollout the lease still names a pod that is gone.
-                if !current.iter().all(|pod| is_old(pod, held.duration_seconds + SKEW)) {
+                // After a rollout the lease is still that of a pod that has gone.
+                if !current.iter().all(|pod| is_old(pod, held.duration_seconds + CLOCK_SKEW.as_secs())) {
                     return;
                 }
                 let other = evidence.other_pods.iter().flatten().find(|pod| holds(held, pod));
@@ -111,7 +112,7 @@ impl<'a> DiagnosedCcm<'a> {
             }
             // A pod that is being started renews nothing.
             None if !current.iter().any(|pod| pod.phase == "Running") => {}
-            None if self.log.works() || !current.iter().all(|pod| is_old(pod, GRACE + SKEW)) => {}
+            None if self.log.works() || !current.iter().all(|pod| is_old(pod, GRACE + CLOCK_SKEW.as_secs())) => {}
             None => {
                 let shown = self.log.api_server.clone();
                 let renewed = lease.and_then(|lease| lease.renewed);

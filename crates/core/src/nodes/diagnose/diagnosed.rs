@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::found;
 use crate::nodes::{
-    cause,
+    CLOCK_SKEW, cause,
     diagnosis::{Finding, Observation},
     evidence::{Ccm, Evidence, Lease, Pod},
     identity::CcmIdentity,
@@ -13,9 +13,6 @@ use crate::nodes::{
     observed::holds,
     reason::Reason,
 };
-
-/// How far the clocks of two machines may differ, in seconds.
-pub(super) const SKEW: i64 = 30;
 
 /// A cloud-controller-manager and what was found of it.
 pub(super) struct DiagnosedCcm<'a> {
@@ -85,5 +82,5 @@ impl<'a> DiagnosedCcm<'a> {
 
 /// Whether the lease is held, as far as the clocks agree.
 pub(super) fn is_held(lease: &Lease, evidence: &Evidence) -> bool {
-    lease.is_held(evidence.now, SKEW)
+    lease.is_held(evidence.now, CLOCK_SKEW.as_secs())
 }

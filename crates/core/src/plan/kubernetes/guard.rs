@@ -17,11 +17,9 @@ use crate::{
     provider::{
         embedded,
         kubernetes::{INSTANCE_LABEL, Kubernetes},
+        restriction::ACCOUNT,
     },
 };
-
-/// The account in the manifests, which another one replaces.
-const ACCOUNT: &str = "cloud-controller-manager";
 
 /// The suffix of the names of the objects, after the name of the account.
 const SUFFIX: &str = "-delete-nodes";

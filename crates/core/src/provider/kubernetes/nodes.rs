@@ -8,7 +8,7 @@ use crate::provider::owns;
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Nodes {
+pub struct NodeRules {
     /// The prefixes of the providerIDs that it writes, the one that it writes today first, such as `aws:///`.
     #[serde(rename = "providerIDs")]
     pub provider_ids: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Names {
     pub prefixes: Vec<String>,
 }
 
-impl Nodes {
+impl NodeRules {
     /// Whether a providerID is of this cloud.
     pub fn owns(&self, provider_id: &str) -> bool {
         owns(&self.provider_ids, provider_id)
