@@ -80,7 +80,7 @@ pub fn images(catalog: &Catalog) -> Vec<(&str, &str)> {
 pub fn image_references(catalog: &Catalog) -> String {
     let mut text = String::from(
         "# The images of the release payload: release tooling replaces each reference with the payload's image of that tag.\n\
-         # Made of the providers' descriptors by `make generate`.\n\
+         # Generated from the providers' descriptors by `make generate`.\n\
          kind: ImageStream\napiVersion: image.openshift.io/v1\nspec:\n  tags:\n",
     );
     for (_, tag) in images(catalog) {
