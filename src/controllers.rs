@@ -28,7 +28,7 @@ use ccms::Ccms;
 use config_sync::ConfigSync;
 use executor::Executor;
 use observer::{ClusterType, Id};
-use openshift::OpenShift;
+use openshift::OpenShiftFleet;
 use view::View;
 
 mod applier;
@@ -78,7 +78,7 @@ struct Pass {
     /// The error of the watches that everything depends on, once it has lasted.
     watch_problem: Option<String>,
     /// The number of objects that are repaired less often.
-    held_back: usize,
+    contested: usize,
     /// The controller's name in metrics, if all is well.
     succeeded: Option<&'static str>,
     /// The numbers of workloads by the state of their rollout, in the order of [`ROLLOUTS`].
@@ -89,7 +89,7 @@ struct Pass {
 pub struct Controllers {
     view: View,
     /// The operator on OpenShift, or while the type of the cluster is not known.
-    openshift: Option<OpenShift>,
+    openshift: Option<OpenShiftFleet>,
     /// The operator on any other Kubernetes.
     ccms: Option<Ccms>,
     config_sync: Option<ConfigSync>,
@@ -135,7 +135,7 @@ impl Controllers {
         } else {
             Executor::writing(&self.view.settings.own_namespace, self.view.target.events.clone())
         };
-        self.openshift = Some(OpenShift::new(authority, executor));
+        self.openshift = Some(OpenShiftFleet::new(authority, executor));
         self
     }
 
@@ -212,7 +212,7 @@ impl Controllers {
         for (controllers, leadership) in &self.leaderships {
             metrics.leading.of([controllers]).set(leadership.borrow().is_leading().into());
         }
-        metrics.held_back.set(passes.iter().map(|pass| pass.held_back as u64).sum());
+        metrics.contested.set(passes.iter().map(|pass| pass.contested as u64).sum());
         for (index, state) in ROLLOUTS.into_iter().enumerate() {
             metrics.workloads.of([state]).set(passes.iter().map(|pass| pass.workloads[index] as u64).sum());
         }
@@ -259,7 +259,7 @@ impl Controllers {
                 }
             }
             ClusterType::Kubernetes => {
-                if let Some(OpenShift { authority, executor, .. }) = self.openshift.take() {
+                if let Some(OpenShiftFleet { authority, executor, .. }) = self.openshift.take() {
                     info!("this cluster is not OpenShift: acting on CloudControllerManagers");
                     self.ccms = Some(Ccms::new(authority, executor));
                     // Only the command line has TLS settings there.

@@ -19,7 +19,7 @@ use crate::{
     error::chain,
     facts::{DEFAULT_NAMESPACE, Documents, PLATFORM_DOCUMENT, Settings, ccm, cluster::Cluster, version::Minor},
     nodes::{
-        evidence::{Ccm, Evidence, Lease, NodeEvent, Pod, Seen, Unseen},
+        evidence::{Ccm, Evidence, Lease, NodeEvent, Pod, ReadResult, Unseen},
         identity::{CcmIdentity, Need},
         node::Node,
         observed,
@@ -59,12 +59,12 @@ fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), co
 }
 
 /// Turns an error of a read into [`Unseen`], so that the rest can be read.
-fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> Seen<T> {
+fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> ReadResult<T> {
     read.map_err(|error| unseen(what, &error, command))
 }
 
 /// Returns the value, or adds the reason for its absence to `unseen`.
-fn noted<T>(seen: Seen<T>, unseen: &mut Vec<Unseen>) -> Option<T> {
+fn noted<T>(seen: ReadResult<T>, unseen: &mut Vec<Unseen>) -> Option<T> {
     seen.map_err(|why| unseen.push(why)).ok()
 }
 
@@ -86,7 +86,7 @@ pub async fn nodes(client: &Client) -> Result<Vec<Node>, Error> {
 }
 
 /// Events about nodes, or about one.
-async fn events(client: &Client, node: Option<&str>) -> Seen<Vec<NodeEvent>> {
+async fn events(client: &Client, node: Option<&str>) -> ReadResult<Vec<NodeEvent>> {
     let of_node = node.map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
     let selector = format!("involvedObject.kind=Node{of_node}");
     let params = ListParams::default().fields(&selector);
@@ -96,7 +96,7 @@ async fn events(client: &Client, node: Option<&str>) -> Seen<Vec<NodeEvent>> {
 }
 
 /// The leases of cloud-controller-managers in these namespaces, all or none.
-async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> Seen<Vec<Lease>> {
+async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> ReadResult<Vec<Lease>> {
     let mut leases = Vec::new();
     for namespace in namespaces {
         let read = all(client, (&LEASE, namespace), ListParams::default(), |live| Some(Lease::of(live))).await;
@@ -108,7 +108,7 @@ async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> Seen<Vec<Lease>>
 }
 
 /// The pods of a namespace that run a cloud-controller-manager, installed by the operator or not.
-async fn ccm_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
+async fn ccm_pods(client: &Client, namespace: &str) -> ReadResult<Vec<Pod>> {
     let of = |live: &Value| observed::is_ccm(live).then(|| Pod::of(live));
     let pods = all(client, (&POD, namespace), ListParams::default(), of).await;
     let what = format!("pods of other cloud-controller-managers in namespace {namespace}");
@@ -160,7 +160,7 @@ fn deleted(live: &Value) -> impl Iterator<Item = (String, Deleted)> {
 }
 
 /// The identity of a live `CloudControllerManager`, or why it cannot be told.
-fn asked_for(live: &Value, catalog: &Catalog) -> Seen<CcmIdentity> {
+fn asked_for(live: &Value, catalog: &Catalog) -> ReadResult<CcmIdentity> {
     // Nothing that depends on the cluster is asked of it.
     let cluster = Cluster { minor: Minor(0), distribution: Distribution::Other, control_plane_nodes: 0 };
     let identity = ccm::Ccm::of_live(live, cluster).map_err(|error| error.to_string()).and_then(|ccm| {
@@ -237,7 +237,7 @@ async fn ccm(client: &Client, identity: &CcmIdentity, unseen: &mut Vec<Unseen>) 
 }
 
 /// When its workload was created, if it exists.
-async fn installed(client: &Client, kind: &Kind, identity: &CcmIdentity) -> Seen<Option<String>> {
+async fn installed(client: &Client, kind: &Kind, identity: &CcmIdentity) -> ReadResult<Option<String>> {
     let CcmIdentity { workload, namespace, .. } = identity;
     let created = |live: Value| live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
     let read = read::get(client, kind, namespace, workload).await.map(|live| live.map(created));
@@ -248,7 +248,7 @@ async fn installed(client: &Client, kind: &Kind, identity: &CcmIdentity) -> Seen
     )
 }
 
-async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> Seen<Vec<Pod>> {
+async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> ReadResult<Vec<Pod>> {
     let params = ListParams::default().labels(selector);
     let pods = all(client, (&POD, namespace), params, |live| Some(Pod::of(live))).await;
     let command = format!("kubectl get pods -n {namespace} -l {selector} -o wide");
@@ -256,7 +256,7 @@ async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> S
 }
 
 /// The warnings of the workload controllers and the kubelets.
-async fn pod_events(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>> {
+async fn pod_events(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<String>> {
     let CcmIdentity { namespace, workload, .. } = identity;
     // The names of its ReplicaSets and pods begin with its own.
     let is_about = |event: &Value| {
@@ -271,7 +271,7 @@ async fn pod_events(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>
 }
 
 /// The permissions that it needs and does not have.
-async fn missing_permissions(client: &Client, identity: &CcmIdentity) -> Seen<Vec<String>> {
+async fn missing_permissions(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<String>> {
     let user = identity.user();
     let review = async |need: &Need| {
         let may = access::may(client, Some(&user), need.attributes(), NO_DEADLINE).await;

@@ -17,7 +17,7 @@ pub mod read;
 pub mod screen;
 
 use crate::nodes::{
-    evidence::{Seen, Unseen},
+    evidence::{ReadResult, Unseen},
     node::Node,
 };
 use check::{Check, Row};
@@ -36,7 +36,7 @@ pub fn rows(evidence: &Evidence) -> Vec<Row> {
 }
 
 /// The result of a check, or what it would have to see.
-fn validate(evidence: &Evidence, check: Check) -> Seen<Row> {
+fn validate(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let of_nodes = |validate: fn(&Evidence, Check, &[Node]) -> Row| match evidence.nodes.clone()? {
         [] => Ok(check.passed("there is no node yet")),
         nodes => Ok(validate(evidence, check, nodes)),

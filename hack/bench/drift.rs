@@ -20,7 +20,7 @@ use crate::{
     support::{audit::Request, lab::Lab},
 };
 
-/// The operator takes more frequent repairs of the same object for a fight, and slows down.
+/// The operator treats an object that needs more frequent repairs as contested, and slows down.
 const BETWEEN_REPAIRS: Duration = Duration::from_secs(1);
 
 /// A change by an administrator or another program.

@@ -16,7 +16,7 @@ use crate::{
         diff::Diff,
         inventory::{self, Inventory, PruneDecision},
         ownership::preview,
-        steps::{self, End, Sight, Step, Steps},
+        steps::{self, End, LiveState, Step, Steps},
         write::{self, Requests, perform_steps},
     },
     cluster::{
@@ -61,7 +61,7 @@ pub async fn changes(
 ) -> Result<Vec<Diff>, Error> {
     let asked = stream::iter(config.iter().chain(planned)).map(|object| async move {
         let live = read::live(client, object).await?;
-        change(client, Steps::new(object, Sight::of(live.as_ref()))).await
+        change(client, Steps::new(object, LiveState::of(live.as_ref()))).await
     });
     let mut changes: Vec<_> = asked.buffered(CONCURRENCY).try_collect().await?;
     for (live, decision) in left_over(client, own_namespace, planned).await? {
@@ -137,7 +137,7 @@ pub struct Refusal {
 
 /// Dry-runs an object unchanged, as if it did not exist; `None` if the API server accepts it.
 pub async fn refusal(client: &Client, object: &Object) -> Result<Option<Refusal>, Error> {
-    match ask(client, Steps::new(object, Sight::Absent), true).await {
+    match ask(client, Steps::new(object, LiveState::Absent), true).await {
         // An object that is being deleted proves nothing against its manifest.
         Ok(_) | Err(write::Error { source: Cause::BlockedByFinalizers(_), .. }) => Ok(None),
         Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. }) if is_about_manifest(status.code) => {

@@ -22,7 +22,7 @@ const PREDECESSORS: [&str; 2] = ["cluster-controller-manager-operator", "config-
 
 /// The writes from a live object to the planned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum RequiredWrites {
     /// Nothing: it is as applied.
     Nothing,
     /// One apply.
@@ -32,15 +32,15 @@ pub enum Need {
 }
 
 /// The writes from a live object to the desired one. Both are whole objects; the live one with its managed fields.
-pub fn need(desired: &Value, live: &Value) -> Need {
+pub fn required_writes(desired: &Value, live: &Value) -> RequiredWrites {
     let entries = managed_fields(live);
     let adds = |entry: &Value| is_update_of_others(entry) && owns_more(&migratable(entry), desired);
     if is_wiped(live) || entries.iter().any(adds) {
-        return Need::MigrateThenApply;
+        return RequiredWrites::MigrateThenApply;
     }
     match entries.iter().find(|entry| is_ours(entry)) {
-        Some(ours) if holds(&ours["fieldsV1"], &without_identity(desired), live) => Need::Nothing,
-        _ => Need::Apply,
+        Some(ours) if holds(&ours["fieldsV1"], &without_identity(desired), live) => RequiredWrites::Nothing,
+        _ => RequiredWrites::Apply,
     }
 }
 

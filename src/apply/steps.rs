@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     apply::{
         inventory,
-        ownership::{self, Need, need},
+        ownership::{self, RequiredWrites, required_writes},
     },
     object::{Object, PART_OF_LABEL, TEMPORARY},
 };
@@ -71,7 +71,7 @@ pub enum End {
 
 /// The knowledge about the live object before the first step.
 #[derive(Clone, Copy, Debug)]
-pub enum Sight<'a> {
+pub enum LiveState<'a> {
     /// The object is live as given.
     Seen(&'a Value),
     /// It does not exist.
@@ -80,7 +80,7 @@ pub enum Sight<'a> {
     Unknown,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> LiveState<'a> {
     /// Of an object that was read.
     pub fn of(live: Option<&'a Value>) -> Self {
         live.map_or(Self::Absent, Self::Seen)
@@ -131,7 +131,7 @@ enum Stage {
 #[derive(Debug)]
 pub struct Steps<'a> {
     desired: &'a Object,
-    sight: Sight<'a>,
+    sight: LiveState<'a>,
     adopts: bool,
     migrations: usize,
     stage: Stage,
@@ -139,7 +139,7 @@ pub struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     /// The steps from what is known about the live object.
-    pub fn new(desired: &'a Object, sight: Sight<'a>) -> Self {
+    pub fn new(desired: &'a Object, sight: LiveState<'a>) -> Self {
         Self { desired, sight, adopts: true, migrations: 0, stage: Stage::Start }
     }
 
@@ -157,19 +157,19 @@ impl<'a> Steps<'a> {
     /// The object as it was seen.
     pub fn seen(&self) -> Option<&'a Value> {
         match self.sight {
-            Sight::Seen(live) => Some(live),
-            Sight::Absent | Sight::Unknown => None,
+            LiveState::Seen(live) => Some(live),
+            LiveState::Absent | LiveState::Unknown => None,
         }
     }
 
     /// The first step.
     pub fn first(&mut self) -> Next {
         match self.sight {
-            Sight::Unknown if self.is_member() => self.step(Stage::Read, Step::Read),
-            Sight::Unknown | Sight::Absent => self.step(Stage::Apply, Step::Apply),
-            Sight::Seen(live) if self.is_of_others(live) => self.adopt(live),
-            Sight::Seen(live) if self.is_left_alone(live) => Next::Break(End::LeftAlone(None)),
-            Sight::Seen(live) => self.adopt(live),
+            LiveState::Unknown if self.is_in_our_set() => self.step(Stage::Read, Step::Read),
+            LiveState::Unknown | LiveState::Absent => self.step(Stage::Apply, Step::Apply),
+            LiveState::Seen(live) if self.is_of_others(live) => self.adopt(live),
+            LiveState::Seen(live) if self.is_left_alone(live) => Next::Break(End::LeftAlone(None)),
+            LiveState::Seen(live) => self.adopt(live),
         }
     }
 
@@ -180,7 +180,7 @@ impl<'a> Steps<'a> {
             (Stage::Read | Stage::Reread, Ok(Some(live))) => self.adopt(&live),
             (Stage::Apply, Ok(Some(now))) => {
                 // The answer is the first to show other managers' fields of an unseen object.
-                let needs_migration = need(self.desired.value(), &now) == Need::MigrateThenApply;
+                let needs_migration = required_writes(self.desired.value(), &now) == RequiredWrites::MigrateThenApply;
                 if needs_migration { self.migrate(now) } else { Next::Break(End::Applied(now)) }
             }
             (Stage::ApplyMigrated, Ok(Some(now))) => Next::Break(End::Applied(now)),
@@ -193,7 +193,9 @@ impl<'a> Steps<'a> {
             }
             (Stage::ReadForMigration(refusal), Ok(live)) => match live {
                 Some(live) if self.left_alone(&live).is_some() => self.adopt(&live),
-                Some(live) if need(self.desired.value(), &live) == Need::MigrateThenApply => self.migrate(live),
+                Some(live) if required_writes(self.desired.value(), &live) == RequiredWrites::MigrateThenApply => {
+                    self.migrate(live)
+                }
                 Some(live) if refusal == Refusal::Immutable => self.recreate(live),
                 _ => Next::Break(End::Refused),
             },
@@ -235,10 +237,10 @@ impl<'a> Steps<'a> {
     /// Whether an administrator has annotated the object to be left alone. Only members of the set can be: synced objects,
     /// such as `cloud-conf`, are not labeled and are always ours.
     fn is_left_alone(&self, live: &Value) -> bool {
-        self.is_member() && inventory::is_left_alone(live)
+        self.is_in_our_set() && inventory::is_left_alone(live)
     }
 
-    fn is_member(&self) -> bool {
+    fn is_in_our_set(&self) -> bool {
         !set_of(self.desired.value()).is_null()
     }
 
@@ -258,7 +260,7 @@ impl<'a> Steps<'a> {
             return Some(End::LeftAlone(Some(live.clone())));
         }
         if let Some(set) = live["metadata"]["labels"][PART_OF_LABEL].as_str() {
-            let is_another = self.is_member() && *set_of(self.desired.value()) != *set;
+            let is_another = self.is_in_our_set() && *set_of(self.desired.value()) != *set;
             // Our label with another value belongs to this operator in another namespace.
             let is_owned = ownership::is_label_of_others(live, PART_OF_LABEL);
             if is_another && is_owned {
@@ -272,10 +274,10 @@ impl<'a> Steps<'a> {
         if let Some(end) = self.left_alone(live) {
             return Next::Break(end);
         }
-        match need(self.desired.value(), live) {
-            Need::Nothing => Next::Break(End::Unchanged),
-            Need::Apply => self.step(Stage::Apply, Step::Apply),
-            Need::MigrateThenApply => self.migrate(live.clone()),
+        match required_writes(self.desired.value(), live) {
+            RequiredWrites::Nothing => Next::Break(End::Unchanged),
+            RequiredWrites::Apply => self.step(Stage::Apply, Step::Apply),
+            RequiredWrites::MigrateThenApply => self.migrate(live.clone()),
         }
     }
 

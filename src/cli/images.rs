@@ -20,7 +20,7 @@ pub struct ImagesArgs {
     pub kubernetes: Vec<Minor>,
 
     /// Only these providers, comma-separated: by their names in `provider list`, or by the paths of their own folders, tars or
-    /// OCI image layouts; `./NAME` is always a path [default: all that come with this program].
+    /// OCI image layouts; `./NAME` is always a path [default: all built-in providers].
     #[arg(long, value_name = "NAMES|PATHS", value_delimiter = ',')]
     pub provider: Vec<String>,
 

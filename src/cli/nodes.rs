@@ -43,7 +43,7 @@ pub struct NodesArgs {
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 
-    /// Read again every two seconds, and print the report if it has changed.
+    /// Read again every two seconds, less often where reading takes long, and print the report if it has changed.
     #[arg(short, long)]
     pub watch: bool,
 }

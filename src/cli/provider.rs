@@ -34,7 +34,7 @@ use target::Target;
 /// The commands about providers.
 #[derive(Debug, Subcommand)]
 pub enum ProviderCommand {
-    /// List the providers: those that come with this program, and those that are given besides. Exit code 1 if one of these is refused.
+    /// List the built-in and the external providers. Exit code 1 if an external one is refused.
     List(list::ListArgs),
     /// Show the objects of a provider for OpenShift, and where each value comes from.
     Show(ShowArgs),
@@ -78,7 +78,7 @@ pub struct ShowArgs {
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
     /// A provider by its name in `provider list`; one provider's own folder, with assets/ and bootstrap/, or a tar of it, which is
-    /// checked by the rules for providers of others too; or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
+    /// checked by the rules for external providers, too; or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
     /// operator's manifests/. `./NAME` is always a folder or file [default: every provider of `provider list`].
     #[arg(value_name = "NAME|PATH")]
     pub target: Option<String>,
@@ -100,7 +100,7 @@ pub struct VerifyArgs {
     pub cluster: AnyCluster,
 }
 
-/// The policy for providers that do not come with this program.
+/// The policy for external providers.
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
     /// A YAML file with what providers may have beyond the rules whose names begin with external-, by provider and

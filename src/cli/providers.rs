@@ -1,4 +1,4 @@
-//! Flags for providers that do not come with this program.
+//! Flags for external providers, which do not come with this program.
 
 use std::{env, path::Path};
 
@@ -21,11 +21,11 @@ use crate::{
 /// The heading of these flags in the help.
 pub(super) const EXTERNAL_PROVIDERS: &str = "External providers";
 
-/// Flags for providers that do not come with this program. Besides them the environment may ask for one:
+/// Flags for external providers. Besides them the environment may ask for one:
 /// `ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN`, `CLOUD_PROVIDER`, and `CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH` and `_HASH`.
 #[derive(Args, Debug)]
 pub struct ProviderFlags {
-    /// A provider that does not come with this program: its folder, its tar or an OCI image layout. The operator needs the digest that
+    /// An external provider: its folder, its tar or an OCI image layout. The operator needs the digest that
     /// `provider digest` prints; may be repeated.
     #[arg(long, value_name = "PATH@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
     pub provider: Vec<String>,

@@ -40,7 +40,7 @@ pub enum RenderCommand {
     Cluster(openshift::RenderClusterArgs),
     /// Print the manifests that install the operator on OpenShift, or write them to files.
     ///
-    /// A provider that does not come with this program is added with `ccm-operator provider pack --configmap` and
+    /// An external provider is added with `ccm-operator provider pack --configmap` and
     /// `ccm-operator provider rbac`.
     Payload(payload::PayloadArgs),
     /// Print the manifests that install the operator on any Kubernetes, or write them to files.

@@ -17,7 +17,7 @@ use crate::{
     apply::{
         change::{Action, Change},
         inventory, ownership,
-        steps::{End, Next, Sight, Steps},
+        steps::{End, LiveState, Next, Steps},
         write::{self, Error, Pruned},
     },
     cluster::request::Cause,
@@ -55,7 +55,7 @@ pub(super) struct Applier {
     /// The objects that are annotated to be left alone. An object that no watch shows has the time of its last read.
     pub(super) skipped: BTreeMap<Key, Option<Instant>>,
     /// The assumed state of an object that no watch shows.
-    pub(super) unseen: Sight<'static>,
+    pub(super) unseen: LiveState<'static>,
     /// Whether objects that others have created are adopted.
     pub(super) adopts: bool,
     overruled: BTreeMap<Key, Overruled>,
@@ -66,7 +66,7 @@ pub(super) struct Applier {
     /// The number of objects that may still be written in this pass.
     writes_left: usize,
     /// Whether an object was not written because of the limit of the pass.
-    pub(super) is_limited: bool,
+    pub(super) has_reached_limit: bool,
 }
 
 impl Applier {
@@ -80,25 +80,25 @@ impl Applier {
             limiter: RepairLimiter::new(REPAIRS),
             held_back: BTreeMap::new(),
             skipped: BTreeMap::new(),
-            unseen: Sight::Unknown,
+            unseen: LiveState::Unknown,
             adopts: true,
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
             settled: BTreeSet::new(),
             writes_left: usize::MAX,
-            is_limited: false,
+            has_reached_limit: false,
         }
     }
 
     /// Limits the number of objects that the next pass writes.
     pub(super) fn limit_writes(&mut self, most_writes: usize) {
-        (self.writes_left, self.is_limited) = (most_writes, false);
+        (self.writes_left, self.has_reached_limit) = (most_writes, false);
     }
 
     /// Whether one more object may be written in this pass; if not, the pass counts as limited. This is asked before a repair is
     /// counted. A repair that is held back writes nothing, and so does not limit the pass.
     pub(super) fn may_write_more(&mut self) -> bool {
-        self.is_limited |= self.writes_left == 0;
+        self.has_reached_limit |= self.writes_left == 0;
         self.writes_left > 0
     }
 
@@ -109,7 +109,7 @@ impl Applier {
         self.skipped.retain(|key, _| is_planned(key));
         self.overruled.retain(|key, _| is_planned(key));
         let now = Instant::now();
-        self.contested.retain(|key, _| (is_planned(key) || is_inventory(key)) && self.limiter.is_limited(key, now));
+        self.contested.retain(|key, _| (is_planned(key) || is_inventory(key)) && self.limiter.is_contested(key, now));
     }
 
     pub(super) fn is_skipped(&self, key: &Key) -> bool {
@@ -224,7 +224,7 @@ impl Applier {
         {
             return None;
         }
-        let sight = live.map_or(self.unseen, Sight::Seen);
+        let sight = live.map_or(self.unseen, LiveState::Seen);
         let mut steps = Steps::new(object, sight).adopting(self.adopts);
         let next = steps.first();
         if next == Next::Break(End::LeftAlone(None)) {

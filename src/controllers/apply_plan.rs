@@ -15,7 +15,7 @@ use crate::{
     apply::{
         change::{Action, Change},
         inventory::{self, Inventory, Location, PruneDecision},
-        steps::Sight,
+        steps::LiveState,
         write::{self, Pruned},
     },
     cluster::{
@@ -181,7 +181,7 @@ impl ApplyPlan {
             if self.applier.failures.is_servers() {
                 break;
             }
-            if self.applier.is_limited {
+            if self.applier.has_reached_limit {
                 return self.applier.finish();
             }
             // Without their ServiceAccounts and permissions new workloads would only fail. Without the policy that keeps them from
@@ -213,7 +213,7 @@ impl ApplyPlan {
         if !self.applier.failures.is_servers() && !observer.is_awaiting_leftovers() {
             let may_prune = |live: &Value| !unsettled.contains(owner(live)) && (desired.may_prune)(live);
             self.prune((client, observer), DesiredObjects { may_prune: &may_prune, ..desired }, &budget).await;
-            if self.applier.failures.is_empty() && unsettled.is_empty() && !self.applier.is_limited {
+            if self.applier.failures.is_empty() && unsettled.is_empty() && !self.applier.has_reached_limit {
                 let narrower = self.needed((client, observer), &planned).await;
                 self.write_inventory((client, observer), narrower, desired.external, &budget).await?;
             }
@@ -225,14 +225,14 @@ impl ApplyPlan {
     }
 
     /// The assumed state of objects that no watch shows.
-    async fn unseen(&mut self, of: (&Client, &Observer), desired: DesiredObjects<'_>) -> Sight<'static> {
+    async fn unseen(&mut self, of: (&Client, &Observer), desired: DesiredObjects<'_>) -> LiveState<'static> {
         if !desired.adopts {
-            return Sight::Unknown;
+            return LiveState::Unknown;
         }
         if self.is_fresh.is_none() {
             self.is_fresh = Some(find_fresh(of, desired.objects).await);
         }
-        if self.is_fresh == Some(true) { Sight::Absent } else { Sight::Unknown }
+        if self.is_fresh == Some(true) { LiveState::Absent } else { LiveState::Unknown }
     }
 
     /// Deletes our objects that are no longer planned, the last applied first.

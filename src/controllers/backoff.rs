@@ -13,8 +13,9 @@ use crate::object::Key;
 /// The pause after the first failure, and the longest pause; each further failure doubles it.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
-/// The number of repairs of an object that are granted without a pause, and the number of writes of a status.
+/// The number of repairs of an object that are granted without a pause.
 pub(super) const REPAIRS: u32 = 5;
+/// The number of writes of a status that are granted without a pause.
 pub(super) const STATUS_WRITES: u32 = 30;
 
 /// The time after which an object that nobody changes is granted one more repair without a pause. An object that is edited once a second
@@ -160,7 +161,7 @@ impl<K: Hash + Ord> RepairLimiter<K> {
             return Err(repairs.free);
         }
         repairs.spread_until = repairs.spread_until.max(now) + REFILL;
-        if repairs.is_limited() || repairs.spread_until - now >= REFILL * self.burst {
+        if repairs.is_spread() || repairs.spread_until - now >= REFILL * self.burst {
             repairs.free = now + repairs.period;
             repairs.period = (repairs.period * 2).min(LONGEST_REPAIR_PERIOD);
         }
@@ -172,19 +173,19 @@ impl<K: Hash + Ord> RepairLimiter<K> {
     }
 
     /// Whether the repairs of an object are limited, because it was changed again after each of the last ones.
-    pub(super) fn is_limited(&self, key: &K, now: Instant) -> bool {
-        self.objects.get(key).is_some_and(|repairs| repairs.is_limited() && repairs.is_remembered(now))
+    pub(super) fn is_contested(&self, key: &K, now: Instant) -> bool {
+        self.objects.get(key).is_some_and(|repairs| repairs.is_spread() && repairs.is_remembered(now))
     }
 }
 
 impl Repairs {
-    fn is_limited(&self) -> bool {
+    fn is_spread(&self) -> bool {
         self.period > REPAIR_PERIOD
     }
 
     /// The repairs of an object that nobody has changed for two periods are forgotten.
     fn is_remembered(&self, now: Instant) -> bool {
-        self.spread_until > now || (self.is_limited() && self.free + self.period * 2 > now)
+        self.spread_until > now || (self.is_spread() && self.free + self.period * 2 > now)
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
             pause.as_secs()
         });
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert!(limiter.is_limited(&key("a"), last) && !limiter.is_limited(&key("b"), last));
+        assert!(limiter.is_contested(&key("a"), last) && !limiter.is_contested(&key("b"), last));
         let (mut limiter, start) = (RepairLimiter::new(REPAIRS), last);
         let mut now = start + Duration::from_secs(10);
         for _ in 0..60 {

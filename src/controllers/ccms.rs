@@ -140,7 +140,7 @@ impl Fleet for Ccms {
         self.check_first(view, pass);
         let acted = self.apply(view).await;
         // The next pass checks the nodes before it writes more.
-        if self.executor.applier().is_some_and(|applier| applier.is_limited) {
+        if self.executor.applier().is_some_and(|applier| applier.has_reached_limit) {
             pass.due.push(Instant::now());
             return None;
         }
@@ -155,7 +155,7 @@ impl Fleet for Ccms {
         let identities: Vec<_> = self.fleet.values().flat_map(Member::initializes).cloned().collect();
         pass.due.extend(self.executor.diagnose(&mut view.target, &identities));
         self.report_to_each(view, &acted, pass).await;
-        pass.held_back = self.executor.held_back();
+        pass.contested = self.executor.contested();
         pass.due.extend(self.executor.due());
         let is_well = self.fleet.values().all(Member::is_well);
         pass.succeeded = self.executor.success(acted.is_ok() && is_well);

@@ -16,7 +16,7 @@ use crate::{
         dry_run::{self, Error},
         inventory::Inventory,
         settled::Settled,
-        steps::{Sight, Steps},
+        steps::{LiveState, Steps},
     },
     cluster::read,
     controllers::{
@@ -108,7 +108,7 @@ impl Executor {
         }
     }
 
-    pub(super) fn held_back(&self) -> usize {
+    pub(super) fn contested(&self) -> usize {
         self.applier().map_or(0, |applier| applier.contested.len())
     }
 
@@ -239,8 +239,8 @@ async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), adopts:
         _ => None,
     };
     let sight = match live.or(read.as_ref()) {
-        None if !adopts => Sight::Unknown,
-        live => Sight::of(live),
+        None if !adopts => LiveState::Unknown,
+        live => LiveState::of(live),
     };
     dry_run::change(client, Steps::new(object, sight).adopting(adopts)).await
 }

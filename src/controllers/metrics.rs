@@ -116,7 +116,7 @@ metrics! {
         "When a controller last succeeded, in seconds since 1970";
     watches: Gauge["kind"] = "watch_last_event_timestamp" Seconds,
         "When the watches of a kind last delivered something, in seconds since 1970";
-    held_back: Count = "contested_objects", "Objects that are repaired less often, because others keep changing them";
+    contested: Count = "contested_objects", "Objects that are repaired less often, because others keep changing them";
     workloads: Count["state"] = "workloads", "Workloads by the state of their rollout";
     certificates: Gauge["source"] = "trusted_certificate_expiration_timestamp" Seconds,
         "When the first of the trusted certificates of a source expires, in seconds since 1970";
@@ -181,7 +181,7 @@ mod tests {
         metrics.conditions.of(["Available", "False"]).set(0);
         metrics.success.of(["operator"]).set(1.5);
         metrics.watches_are(vec![("Deployment", Heard::default())]);
-        metrics.held_back.set(3);
+        metrics.contested.set(3);
         metrics.workloads.of(["done"]).set(1);
         metrics.serving.set(9);
         metrics.certificates.of(["proxy"]).set(7);

@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-pub(super) struct OpenShift {
+pub(super) struct OpenShiftFleet {
     pub(super) authority: Authority,
     pub(super) executor: Executor,
     /// Delays planning until the inputs stop changing.
@@ -49,7 +49,7 @@ pub(super) struct OpenShift {
     workloads: [usize; 3],
 }
 
-impl Fleet for OpenShift {
+impl Fleet for OpenShiftFleet {
     type Acted = Reconciled;
 
     fn authority(&self) -> &Authority {
@@ -122,7 +122,7 @@ impl Fleet for OpenShift {
     }
 }
 
-impl OpenShift {
+impl OpenShiftFleet {
     pub(super) fn new(authority: Authority, executor: Executor) -> Self {
         Self {
             authority,
@@ -150,7 +150,7 @@ impl OpenShift {
         let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_GRACE);
         let due = [gated_since.map(|since| since + TRANSIENT_ERROR_GRACE), rolling_since];
         pass.due.extend(due.into_iter().flatten().chain(progress.due()).chain(executor.due()));
-        pass.held_back = executor.held_back();
+        pass.contested = executor.contested();
         pass.succeeded = executor.success(progress.last.as_ref().is_some_and(Outcome::is_well));
         pass.workloads = self.workloads;
         if self.plan.is_some() {

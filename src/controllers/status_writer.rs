@@ -76,7 +76,7 @@ impl StatusWriter {
             }
             return Err(text.to_owned());
         }
-        self.is_limit_logged &= self.limiter.is_limited(&(), Instant::now());
+        self.is_limit_logged &= self.limiter.is_contested(&(), Instant::now());
         let budget = || authority.write_budget();
         let written = status::write::write(&view.target.client, live, (manager, own), is_well, budget).await;
         let written = written.map_err(|cause| self.failed(status::write::failure(&cause), cause.retry_after()))?;

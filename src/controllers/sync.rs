@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Instant};
 use tracing::{error, info};
 
 use crate::{
-    apply::ownership::{Need, need},
+    apply::ownership::{RequiredWrites, required_writes},
     controllers::{Pass, applier::Applier, events::Events, failures::Stopped, view::View},
     grace::SYNC_GRACE,
     object::{Object, reference::Reference},
@@ -147,7 +147,7 @@ impl<S: Source> Sync<S> {
         ];
         let due = due.into_iter().chain(self.applier.due()).flatten().collect();
         let succeeded = matches!(self.last, Some(Ok(()))).then_some(self.controller.word);
-        Pass { waiting, retrying, due, held_back: self.applier.contested.len(), succeeded, ..Pass::default() }
+        Pass { waiting, retrying, due, contested: self.applier.contested.len(), succeeded, ..Pass::default() }
     }
 }
 
@@ -163,7 +163,9 @@ async fn apply(
         let reference = Reference::config_map(object.namespace(), object.name());
         let mut live = view.target.observer.named(&reference);
         // The Go operator copied `immutable` from its source; such a ConfigMap can only be recreated.
-        let frozen = live.take_if(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
+        let frozen = live.take_if(|live| {
+            live["immutable"] == true && required_writes(object.value(), live) != RequiredWrites::Nothing
+        });
         if let Some(frozen) = frozen {
             // The limit of repairs applies, in case another manager recreates the ConfigMap each time.
             if !applier.may_repair(object.key()) {

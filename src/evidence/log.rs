@@ -7,7 +7,7 @@ use crate::{
     cluster::request::{self, NO_DEADLINE},
     error::chain,
     nodes::{
-        evidence::{Lease, Pod, Seen, Unseen},
+        evidence::{Lease, Pod, ReadResult, Unseen},
         identity::CcmIdentity,
         log::Log,
         observed,
@@ -32,7 +32,7 @@ pub async fn read(
     identity: &CcmIdentity,
     pods: Option<&[Pod]>,
     lease: Option<&Lease>,
-) -> Seen<Option<Vec<String>>> {
+) -> ReadResult<Option<Vec<String>>> {
     // Without its pods nobody knows where a log is; that they were not seen is noted already.
     let Some(pods) = pods.filter(|pods| !pods.is_empty()) else { return Ok(None) };
     let pods = observed::current(pods);
@@ -57,7 +57,7 @@ fn log_command(CcmIdentity { namespace, .. }: &CcmIdentity, what: &str) -> Strin
     format!("kubectl logs -n {namespace} {what} -c {CCM} --tail={}", LOG.0)
 }
 
-async fn log_of(client: &Client, identity: &CcmIdentity, pod: &Pod) -> Seen<Vec<String>> {
+async fn log_of(client: &Client, identity: &CcmIdentity, pod: &Pod) -> ReadResult<Vec<String>> {
     let (namespace, (lines, bytes)) = (&identity.namespace, LOG);
     let params = LogParams {
         container: Some(CCM.to_owned()),

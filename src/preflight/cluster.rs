@@ -11,13 +11,13 @@ use super::{
 use crate::{
     api::spec::Lifecycle,
     facts::ccm::{Controller, ONLY},
-    nodes::{evidence::Seen, node::Node},
+    nodes::{evidence::ReadResult, node::Node},
     plan::kubernetes::guard::is_policy,
     provider::Origin,
     text::shell::quoted,
 };
 
-pub(super) fn network(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn network(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let lacks = |node: &&Node| node.ready.as_ref().is_some_and(|ready| ready.lacks_network);
     let Some(waiting) = named(evidence.nodes.clone()?.iter().filter(lacks)) else { return Ok(check.passed("")) };
     let message = format!("no network plugin yet: {waiting}; the pods run on the network of the host");
@@ -38,7 +38,7 @@ pub(super) fn network(evidence: &Evidence, check: Check) -> Seen<Row> {
     })
 }
 
-pub(super) fn pod_cidrs(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn pod_cidrs(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     if evidence.ccm.controllers().all(|one| one != Controller::Route) {
         return Ok(check.passed("routes are off"));
     }
@@ -68,7 +68,7 @@ pub(super) fn pod_cidrs(evidence: &Evidence, check: Check) -> Seen<Row> {
     Ok(check.warned(message, fix))
 }
 
-pub(super) fn pod_security(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn pod_security(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let name = &evidence.ccm.spec.namespace;
     let Some(namespace) = evidence.snapshot.namespaces.get(name) else {
         return Ok(check.not_checked("it was not read", format!("kubectl get namespace {name} --show-labels")));
@@ -86,7 +86,7 @@ pub(super) fn pod_security(evidence: &Evidence, check: Check) -> Seen<Row> {
     })
 }
 
-pub(super) fn permissions(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn permissions(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let missing = evidence.missing_permissions.as_ref().map_err(Clone::clone)?;
     if missing.is_empty() {
         return Ok(check.passed(""));
@@ -103,7 +103,7 @@ pub(super) fn permissions(evidence: &Evidence, check: Check) -> Seen<Row> {
     Ok(check.refused(message, evidence.provider.origin.as_ref().map_or_else(again, by_itself)))
 }
 
-pub(super) fn deletion_permission(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn deletion_permission(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let Some(bindings) = evidence.deletion_permission.as_ref().map_err(Clone::clone)? else {
         return Ok(check.passed(""));
     };
@@ -122,7 +122,7 @@ pub(super) fn deletion_permission(evidence: &Evidence, check: Check) -> Seen<Row
     Ok(check.refused(message, format!("{fix}; the operator grants it what it needs")))
 }
 
-/// The command that deletes bindings, and whom else it takes the permission from. Their names are of others, who may call one `--all`.
+/// The command that deletes bindings, and the others that lose the permission by it. The names are untrusted: one may be `--all`.
 fn unbind(bound: &[Bound]) -> String {
     let mut words: Vec<_> = bound.iter().map(|one| quoted(one.name)).collect();
     if bound.iter().any(|one| one.name.starts_with('-')) {

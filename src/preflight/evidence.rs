@@ -9,7 +9,7 @@ use super::pods::Pod;
 use crate::{
     facts::ccm::Ccm,
     nodes::{
-        evidence::{Lease, Seen, Unseen},
+        evidence::{Lease, ReadResult, Unseen},
         identity::CcmIdentity,
         node::Node,
     },
@@ -42,18 +42,18 @@ pub struct Evidence<'a> {
     /// The result of validating its inputs.
     pub validation: &'a Validation,
     /// Whether its Deployment or DaemonSet exists.
-    pub is_installed: Seen<bool>,
+    pub is_installed: ReadResult<bool>,
     /// The other `CloudControllerManager`s.
-    pub others: Seen<Vec<Other<'a>>>,
+    pub others: ReadResult<Vec<Other<'a>>>,
     /// Every node.
-    pub nodes: Seen<&'a [Node]>,
+    pub nodes: ReadResult<&'a [Node]>,
     /// The pods, leases and namespaces of the cluster.
     pub snapshot: &'a Snapshot,
     /// The permissions that the operator needs and lacks, such as `create deployments.apps in namespace kube-system`.
-    pub missing_permissions: Seen<Vec<String>>,
+    pub missing_permissions: ReadResult<Vec<String>>,
     /// The bindings by which others let its ServiceAccount delete every node, as far as they were found, each as
     /// [`permissions::Bound`](super::permissions::Bound) writes it; `None` if it may not.
-    pub deletion_permission: Seen<Option<Vec<String>>>,
+    pub deletion_permission: ReadResult<Option<Vec<String>>>,
 }
 
 /// Another `CloudControllerManager`.
@@ -83,7 +83,7 @@ pub struct Snapshot {
     /// Why there may be more leases.
     pub unseen_leases: Option<Unseen>,
     /// The namespaces of the `CloudControllerManager`s, by name, as they are; null for one that does not exist.
-    pub namespaces: BTreeMap<String, Seen<Value>>,
+    pub namespaces: BTreeMap<String, ReadResult<Value>>,
 }
 
 impl Evidence<'_> {

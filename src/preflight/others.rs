@@ -13,7 +13,7 @@ use crate::{
         ccm::{Ccm, Controller, LEASE},
         distribution::{BuiltIn, K0S, K3S, RKE2},
     },
-    nodes::evidence::{self, Lease, Seen},
+    nodes::evidence::{self, Lease, ReadResult},
     object::KUBE_SYSTEM,
     plan::{Plan, kubernetes::conflict::conflict},
     provider::Phase,
@@ -25,7 +25,7 @@ const K3S_LEASE: &str = "k3s-cloud-controller-manager";
 /// How far the clocks of two machines may differ, in seconds: a lease that counts for longer than it says holds an installation up.
 const SKEW: i64 = 0;
 
-pub(super) fn additional_ccms(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn additional_ccms(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let others = evidence.others.as_ref().map_err(Clone::clone)?;
     let first = others.iter().filter(|other| other.goes_first && !is_removed(other.ccm)).map(|other| other.ccm);
     let running = others.iter().filter_map(|other| other.runs.as_ref());
@@ -69,7 +69,7 @@ impl External {
     }
 }
 
-pub(super) fn other_ccm(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn other_ccm(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let own: Vec<_> = evidence.ccm.controllers().collect();
     let Snapshot { pods, unseen_pods, leases, unseen_leases, .. } = evidence.snapshot;
     let of_pods = pods.iter().filter_map(|pod| external_pod(evidence, pod));
@@ -258,7 +258,7 @@ fn own_ports(evidence: &Evidence, ccm: &Ccm) -> Vec<u16> {
     pods.flat_map(|pod| pod.ports).collect()
 }
 
-pub(super) fn ports(evidence: &Evidence, check: Check) -> Seen<Row> {
+pub(super) fn ports(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     let own = own_ports(evidence, evidence.ccm);
     let shared = |ports: &[u16]| {
         let shared: Vec<_> = ports.iter().filter(|port| own.contains(port)).map(u16::to_string).collect();

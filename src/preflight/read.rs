@@ -30,7 +30,7 @@ use crate::{
     evidence,
     facts::{ccm::Ccm, cluster::Cluster, version::Minor},
     nodes::{
-        evidence::{Lease, Seen, Unseen},
+        evidence::{Lease, ReadResult, Unseen},
         identity::{CcmIdentity, Need},
         node::Node,
         observed::sanitized,
@@ -61,11 +61,11 @@ const AT_ONCE: usize = 8;
 /// The parts of a cluster that are read before the checked `CloudControllerManager` is known.
 pub struct Overview {
     /// Every node.
-    pub nodes: Seen<Vec<Node>>,
+    pub nodes: ReadResult<Vec<Node>>,
     /// The facts of the cluster that plans depend on.
     pub cluster: Cluster,
     /// Every live `CloudControllerManager`.
-    pub ccms: Seen<Vec<Value>>,
+    pub ccms: ReadResult<Vec<Value>>,
 }
 
 impl Overview {
@@ -156,7 +156,7 @@ pub async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::Result<
 }
 
 /// Every `CloudControllerManager`; none where the API server does not serve the kind yet.
-async fn ccms(client: &Client) -> Result<Seen<Vec<Value>>, Error> {
+async fn ccms(client: &Client) -> Result<ReadResult<Vec<Value>>, Error> {
     let ccms = evidence::ccms(client).await.map(Option::unwrap_or_default);
     seen(ccms, "CloudControllerManagers", "kubectl get ccm".to_owned())
 }
@@ -194,7 +194,7 @@ async fn found(
 }
 
 /// What the workload of a `CloudControllerManager` runs, if it exists and the operator has created it.
-async fn running(client: &Client, catalog: &Catalog, ccm: &Ccm) -> Result<Seen<Option<Running>>, Error> {
+async fn running(client: &Client, catalog: &Catalog, ccm: &Ccm) -> Result<ReadResult<Option<Running>>, Error> {
     let Ok(provider) = catalog.kubernetes_of(&ccm.spec.provider) else { return Ok(Ok(None)) };
     let namespace = &ccm.spec.namespace;
     let is_ours = |live: &Value| !live["metadata"]["labels"][PART_OF_LABEL].is_null();
@@ -216,7 +216,7 @@ async fn missing_permissions(
     catalog: &Catalog,
     ccm: &Ccm,
     operator_namespace: &str,
-) -> Result<Seen<Vec<String>>, Error> {
+) -> Result<ReadResult<Vec<String>>, Error> {
     let unseen = |why: String, command: String| Ok(Err(Unseen { what: "permissions".to_owned(), why, command }));
     if let Ok(None) = seen(read::get(client, &SERVICE_ACCOUNT, operator_namespace, NAME).await, NAME, String::new())? {
         let why = format!("there is no {}", describe_objects(&SERVICE_ACCOUNT, operator_namespace, NAME));
@@ -264,7 +264,7 @@ pub async fn snapshot(
 }
 
 /// Turns a refused read into [`Unseen`]; other errors stay errors.
-pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<Seen<T>, Error> {
+pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<ReadResult<T>, Error> {
     match read {
         Ok(found) => Ok(Ok(found)),
         Err(Error::Read { source, .. }) if source.is_denied() => {
@@ -294,7 +294,7 @@ async fn leases(client: &Client, namespace: &str) -> Result<Vec<Lease>, Error> {
 }
 
 /// The needs that the caller lacks.
-pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Seen<BTreeSet<Need>>, Error> {
+pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<ReadResult<BTreeSet<Need>>, Error> {
     let namespaces: BTreeSet<_> = needs.iter().map(|need| need.namespace.as_str()).collect();
     let (mut missing, mut is_complete) = (BTreeSet::new(), true);
     for namespace in namespaces {
@@ -314,7 +314,7 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Seen
 
 /// The bindings by which others let a ServiceAccount delete every node, each as [`Bound`] writes it, as far as they may be read; `None`
 /// if it may not.
-pub async fn deletion_permission(client: &Client, user: &str) -> Result<Seen<Option<Vec<String>>>, Error> {
+pub async fn deletion_permission(client: &Client, user: &str) -> Result<ReadResult<Option<Vec<String>>>, Error> {
     let held = access::may_delete_any_node(client, user, NO_DEADLINE).await;
     let held = held.map_err(|source| Error::Read { what: format!("the permissions of {user}"), source });
     let command = format!("kubectl auth can-i delete nodes --as={user}");
@@ -347,7 +347,7 @@ pub async fn missing(
     client: &Client,
     account: Option<&str>,
     needs: BTreeSet<Need>,
-) -> Result<Seen<BTreeSet<Need>>, Error> {
+) -> Result<ReadResult<BTreeSet<Need>>, Error> {
     let reviews = stream::iter(needs).map(async |need| {
         let is_held = access::may(client, account, need.attributes(), NO_DEADLINE).await?;
         Ok((!is_held).then_some(need))

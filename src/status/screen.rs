@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     apply::{
         inventory::{self, PruneDecision},
-        ownership::{Need, need},
+        ownership::{RequiredWrites, required_writes},
     },
     object::{self, Object},
     plan::Plan,
@@ -199,7 +199,7 @@ fn planned_state(object: &Object, live: Option<&Option<Value>>, findings: &Findi
         None => "unknown",
         Some(None) => "missing",
         Some(Some(live)) if inventory::is_left_alone(live) => "kept",
-        Some(Some(live)) if need(object.value(), live) == Need::Nothing => "as-planned",
+        Some(Some(live)) if required_writes(object.value(), live) == RequiredWrites::Nothing => "as-planned",
         Some(Some(_)) if object.pod_spec_pointer().is_some() && !findings.knows_digests => "unknown",
         Some(Some(_)) => "differs",
     };

@@ -10,7 +10,7 @@ use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
         inventory::Inventory,
-        steps::{Sight, Steps},
+        steps::{LiveState, Steps},
         write,
     },
     cluster::request::REQUEST_TIMEOUT,
@@ -99,7 +99,7 @@ impl Stage {
                 let inventory = Inventory::of(objects).config_map(OWN_NAMESPACE);
                 write::write_inventory(client, &inventory, None, budget()).await?;
                 let applied = stream::iter(objects).map(|object| {
-                    let mut steps = Steps::new(object, Sight::Absent);
+                    let mut steps = Steps::new(object, LiveState::Absent);
                     let next = steps.first();
                     write::apply(client, steps, next, budget)
                 });

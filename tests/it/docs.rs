@@ -25,6 +25,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cli::{self, Cli},
     grace::{DENIED_GRACE, NODE_GRACE, TRANSIENT_ERROR_GRACE},
+    status::cluster_operator::CONDITIONS,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
 
@@ -232,6 +233,15 @@ fn every_command_has_a_row_on_its_page() -> Result<()> {
         let name = command.get_name();
         let is_there = rows.iter().any(|row| row.starts_with(&format!("| `{name}")));
         ensure!(is_there, "docs/commands.md has no row for the command {name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_conditions_of_the_cluster_operator_are_on_their_page() -> Result<()> {
+    let page = fs::read_to_string(repository().join("docs/replacing-the-go-operator.md"))?;
+    for condition in CONDITIONS {
+        ensure!(page.contains(&format!("`{condition}`")), "docs/replacing-the-go-operator.md lacks {condition}");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use ccm_operator::cluster::request;
 use ccm_operator::{
-    apply::ownership::{FIELD_MANAGER, Need, need},
+    apply::ownership::{FIELD_MANAGER, RequiredWrites, required_writes},
     object::Object,
     provider::embedded,
 };
@@ -62,8 +62,8 @@ async fn planned_objects_are_accepted_strictly_and_a_second_apply_changes_nothin
             let second = api.patch(object.name(), &params, &Patch::Apply(object.value())).await?;
             assert_eq!(first.metadata.resource_version, second.metadata.resource_version, "{}", object.key());
             let live = serde_json::to_value(&second)?;
-            let again = need(object.value(), &live);
-            assert_eq!(again, Need::Nothing, "{platform}: the operator would apply {} again", object.key());
+            let again = required_writes(object.value(), &live);
+            assert_eq!(again, RequiredWrites::Nothing, "{platform}: the operator would apply {} again", object.key());
         }
         lab.delete_all().await?;
     }

@@ -22,8 +22,8 @@ use crate::{
     },
 };
 
-/// A node waits for a minute before somebody asks why.
-const GRACE: Duration = Duration::from_secs(150);
+/// The longest wait for a reason: longer than `NODE_GRACE` and a diagnosis.
+const REASON_LIMIT: Duration = Duration::from_secs(150);
 
 /// A node that its kubelet has registered for a cloud.
 fn waiting(name: &str) -> Value {
@@ -81,7 +81,7 @@ async fn the_operator_tells_why_nodes_wait() -> Result<()> {
     objects::apply(&cluster.client, waiting("node-1")).await?;
     objects::apply(&cluster.client, waiting("node-2")).await?;
 
-    let live = eventually("the diagnosis", GRACE, async || {
+    let live = eventually("the diagnosis", REASON_LIMIT, async || {
         let live = cluster.ccms().get("cluster").await?.data;
         ensure!(
             live["status"]["nodes"]["waiting"].as_array().is_some_and(|stuck| stuck.len() == 2),
@@ -135,7 +135,7 @@ async fn on_openshift_events_and_metrics_tell_it_and_no_heartbeat_wakes_a_pass()
     )
     .await?;
     objects::apply(&lab.client, waiting("node-1")).await?;
-    let events = eventually("the Event", GRACE, async || {
+    let events = eventually("the Event", REASON_LIMIT, async || {
         let events = events(&lab.client, "node-1").await?;
         Ok((!events.is_empty()).then_some(events))
     })

@@ -77,7 +77,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// An object of one of the [`KINDS`] with a name and, where its kind needs one, a namespace. Serialises as its manifest.
+/// An object of one of the [`KINDS`] with a name and, where its kind needs one, a namespace. Serializes as its manifest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Object {

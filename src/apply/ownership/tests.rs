@@ -44,7 +44,7 @@ fn add(live: &mut Value, entry: Value) {
 
 #[test]
 fn an_applied_object_needs_nothing() {
-    assert_eq!(need(&desired(), &live()), Need::Nothing);
+    assert_eq!(required_writes(&desired(), &live()), RequiredWrites::Nothing);
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn a_port_without_a_protocol_is_one_of_tcp() {
         live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"] = Value::Object(fields);
         let ports = protocols.iter().map(|protocol| json!({"name": "https", "port": 1, "protocol": protocol}));
         live["spec"]["ports"] = ports.collect();
-        need(&desired(), &live)
+        required_writes(&desired(), &live)
     };
-    assert_eq!(owns(&["TCP"]), Need::Nothing);
-    assert_eq!(owns(&["UDP"]), Need::Apply);
-    assert_eq!(owns(&["TCP", "UDP"]), Need::Apply);
-    assert_eq!(owns(&["SCTP", "TCP"]), Need::Apply);
+    assert_eq!(owns(&["TCP"]), RequiredWrites::Nothing);
+    assert_eq!(owns(&["UDP"]), RequiredWrites::Apply);
+    assert_eq!(owns(&["TCP", "UDP"]), RequiredWrites::Apply);
+    assert_eq!(owns(&["SCTP", "TCP"]), RequiredWrites::Apply);
 }
 
 #[test]
@@ -73,35 +73,35 @@ fn status_and_other_peoples_metadata_are_none_of_ours() {
     let mut status = entry("controller", "Update", json!({"f:spec": {"f:more": {}}}));
     status["subresource"] = "status".into();
     add(&mut live, status);
-    assert_eq!(need(&desired(), &live), Need::Nothing);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::Nothing);
 }
 
 #[test]
 fn a_changed_value_needs_one_apply() {
     let mut live = live();
     live["spec"]["type"] = "NodePort".into();
-    assert_eq!(need(&desired(), &live), Need::Apply);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::Apply);
 }
 
 #[test]
 fn a_field_that_is_no_longer_ours_needs_one_apply() {
     let mut live = live();
     live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"].as_object_mut().unwrap().remove("f:type");
-    assert_eq!(need(&desired(), &live), Need::Apply);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::Apply);
 }
 
 #[test]
 fn a_field_that_we_no_longer_want_needs_one_apply() {
     let mut live = live();
     live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:old"] = json!({});
-    assert_eq!(need(&desired(), &live), Need::Apply);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::Apply);
 }
 
 #[test]
 fn wiped_managed_fields_are_taken_over() {
     let mut live = live();
     live["metadata"].as_object_mut().unwrap().remove("managedFields");
-    assert_eq!(need(&desired(), &live), Need::MigrateThenApply);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::MigrateThenApply);
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_field_of_others_beside_ours_has_to_be_adopted() {
     let mut live = live();
     let port = json!({"f:spec": {"f:ports": {"k:{\"port\":2,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}});
     add(&mut live, entry("somebody", "Update", port));
-    assert_eq!(need(&desired(), &live), Need::MigrateThenApply);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::MigrateThenApply);
     // Somebody's apply is somebody's wish: it is not migrated.
     live["metadata"]["managedFields"][1]["operation"] = "Apply".into();
-    assert_eq!(need(&desired(), &live), Need::Nothing);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::Nothing);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn another_value_of_our_field_is_no_reason_to_migrate() {
     live["spec"]["type"] = "NodePort".into();
     live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"].as_object_mut().unwrap().remove("f:type");
     add(&mut live, entry("somebody", "Update", json!({"f:spec": {"f:type": {}}})));
-    assert_eq!(need(&desired(), &live), Need::Apply);
+    assert_eq!(required_writes(&desired(), &live), RequiredWrites::Apply);
 }
 
 #[test]
@@ -234,9 +234,9 @@ proptest! {
             entry(FIELD_MANAGER, "Apply", roots(ours)),
             entry(manager, "Update", roots(theirs)),
         ]);
-        let _ = need(&desired(), &live);
+        let _ = required_writes(&desired(), &live);
         live["metadata"]["managedFields"] = migrate(&live);
-        prop_assert_ne!(need(&desired(), &live), Need::MigrateThenApply);
+        prop_assert_ne!(required_writes(&desired(), &live), RequiredWrites::MigrateThenApply);
         prop_assert_eq!(migrate(&live), live["metadata"]["managedFields"].clone());
     }
 }

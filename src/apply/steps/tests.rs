@@ -29,10 +29,10 @@ fn with_others() -> Value {
 
 /// Runs the steps with these answers; returns the names of its steps and its end.
 fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<String>, End) {
-    perform_steps(desired, Sight::of(seen), answers)
+    perform_steps(desired, LiveState::of(seen), answers)
 }
 
-fn perform_steps(desired: &Object, sight: Sight, answers: Vec<Answer>) -> (Vec<String>, End) {
+fn perform_steps(desired: &Object, sight: LiveState, answers: Vec<Answer>) -> (Vec<String>, End) {
     finish(Steps::new(desired, sight), answers)
 }
 
@@ -78,13 +78,13 @@ fn member() -> Object {
 
 /// Runs the steps of an object that no watch shows and that is read as this.
 fn read_first(live: Value, answers: Vec<Answer>) -> (String, End) {
-    let (steps, end) = perform_steps(&member(), Sight::Unknown, [vec![object(live)], answers].concat());
+    let (steps, end) = perform_steps(&member(), LiveState::Unknown, [vec![object(live)], answers].concat());
     (steps.join(" "), end)
 }
 
 #[test]
 fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
-    let (steps, end) = perform_steps(&member(), Sight::Unknown, vec![Ok(None), object(ours())]);
+    let (steps, end) = perform_steps(&member(), LiveState::Unknown, vec![Ok(None), object(ours())]);
     assert_eq!((steps.join(" "), end), ("Read Apply".into(), End::Applied(ours())));
     let taken = read_first(with_others(), vec![Ok(None), object(ours())]);
     assert_eq!(taken, ("Read Migrate Apply".into(), End::Applied(ours())));
@@ -92,7 +92,7 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
     let mut ignored = ours();
     ignored["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
     assert_eq!(read_first(ignored.clone(), vec![]), ("Read".into(), End::LeftAlone(Some(ignored.clone()))));
-    let (_, end) = perform_steps(&member(), Sight::Absent, vec![Err(Refusal::Invalid), object(ignored.clone())]);
+    let (_, end) = perform_steps(&member(), LiveState::Absent, vec![Err(Refusal::Invalid), object(ignored.clone())]);
     assert_eq!(end, End::LeftAlone(Some(ignored)), "it came meanwhile, and was refused");
 
     let label = json!({"f:metadata": {"f:labels": {format!("f:{}", PART_OF_LABEL): {}}}});
@@ -103,14 +103,14 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
     };
     assert_eq!(read_first(of_set("tool"), vec![]), ("Read".into(), End::OtherApplySet("other".into())));
     let seen = of_set("tool");
-    assert_eq!(perform_steps(&member(), Sight::Seen(&seen), vec![]), (vec![], End::OtherApplySet("other".into())));
+    assert_eq!(perform_steps(&member(), LiveState::Seen(&seen), vec![]), (vec![], End::OtherApplySet("other".into())));
     let (steps, _) = read_first(of_set(FIELD_MANAGER), vec![object(ours())]);
     assert_eq!(steps, "Read Apply", "of this operator, in another namespace");
 }
 
 #[test]
 fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
-    let run = |sight: Sight, answers: Vec<Answer>| {
+    let run = |sight: LiveState, answers: Vec<Answer>| {
         let member = member();
         let mut sequence = Steps::new(&member, sight).adopting(false);
         let (mut next, mut answers, mut steps) = (sequence.first(), answers.into_iter(), 0);
@@ -120,22 +120,22 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
         }
         (steps, next.break_value().unwrap())
     };
-    assert_eq!(run(Sight::Unknown, vec![Ok(None), object(ours())]), (2, End::Applied(ours())));
+    assert_eq!(run(LiveState::Unknown, vec![Ok(None), object(ours())]), (2, End::Applied(ours())));
     let theirs = live(json!([entry("kubectl", "Update", json!({"f:spec": {"f:type": {}}}))]));
     let of_others = || End::NotOwned("kubectl".into());
-    assert_eq!(run(Sight::Unknown, vec![object(theirs.clone())]), (1, of_others()));
+    assert_eq!(run(LiveState::Unknown, vec![object(theirs.clone())]), (1, of_others()));
     // Neither our label nor the wish to be left alone makes it ours.
     let mut labeled = theirs.clone();
     labeled["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
     labeled["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
-    assert_eq!(run(Sight::Seen(&labeled), vec![]), (0, of_others()));
-    assert_eq!(run(Sight::Unknown, vec![object(labeled)]), (1, of_others()));
+    assert_eq!(run(LiveState::Seen(&labeled), vec![]), (0, of_others()));
+    assert_eq!(run(LiveState::Unknown, vec![object(labeled)]), (1, of_others()));
     // One of ours that has lost its label.
-    assert_eq!(run(Sight::Unknown, vec![object(ours()), object(ours())]), (2, End::Applied(ours())));
+    assert_eq!(run(LiveState::Unknown, vec![object(ours()), object(ours())]), (2, End::Applied(ours())));
     let mut wiped = live(json!([]));
-    assert_eq!(run(Sight::Unknown, vec![object(wiped.clone())]).1, End::NotOwned("another manager".into()));
+    assert_eq!(run(LiveState::Unknown, vec![object(wiped.clone())]).1, End::NotOwned("another manager".into()));
     wiped["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
-    assert!(run(Sight::Seen(&wiped), vec![]).0 > 0, "one of ours that has lost its managed fields");
+    assert!(run(LiveState::Seen(&wiped), vec![]).0 > 0, "one of ours that has lost its managed fields");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_temporary_object_of_somebody_else_is_left_alone() {
     let theirs = live(json!([entry("kubectl", "Update", json!({"f:roleRef": {}}))]));
     let answers = vec![Err(Refusal::Immutable), object(changed.clone()), object(theirs)];
     let binding = desired("ClusterRoleBinding");
-    let (steps, end) = finish(Steps::new(&binding, Sight::Seen(&changed)).adopting(false), answers);
+    let (steps, end) = finish(Steps::new(&binding, LiveState::Seen(&changed)).adopting(false), answers);
     assert_eq!((steps.join(" "), end), ("Apply Read ReadTemporary".into(), End::NotOwned("kubectl".into())));
 }
 
@@ -236,7 +236,7 @@ fn finalizers_hold_a_deletion() {
 
 #[test]
 fn only_a_member_of_the_set_is_looked_at_first() {
-    let (steps, _) = perform_steps(&desired("Service"), Sight::Unknown, vec![object(ours())]);
+    let (steps, _) = perform_steps(&desired("Service"), LiveState::Unknown, vec![object(ours())]);
     assert_eq!(steps, ["Apply"], "a synced object is always ours");
 }
 

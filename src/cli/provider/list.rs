@@ -21,7 +21,7 @@ use crate::{
 /// Flags of `provider list`.
 #[derive(Args, Debug)]
 pub struct ListArgs {
-    /// The providers that do not come with this program, and the flags that an operator has with them.
+    /// The external providers, and the flags that an operator has with them.
     #[command(flatten)]
     pub providers: ProviderFlags,
 

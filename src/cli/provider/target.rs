@@ -19,12 +19,12 @@ use crate::{
 pub(super) enum Target {
     /// A folder with `assets/CLOUD/` of many providers, and the install payload if it has one.
     Tree(Vec<ParsedProvider>, Option<Payload>),
-    /// A provider that comes with this program, or one provider's own folder, or a tar of it.
+    /// A built-in provider, or the folder or the tar of one provider.
     Provider(LoadedPackage),
 }
 
 impl Target {
-    /// A name that a provider has that comes with this program is that provider; anything else is a path.
+    /// The name of a built-in provider selects that provider; anything else is a path.
     pub(super) fn of(given: &str) -> anyhow::Result<Self> {
         let path = Path::new(given);
         if embedded::names().contains(&given) || !is_tree(path) {
@@ -62,7 +62,7 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
     Err(wrong_usage(&format!("{unknown}, and there is no folder or file of this name")))
 }
 
-/// The parsed providers of a package. The files of those that come with this program are where the repository has them.
+/// The parsed providers of a package. The files of built-in ones have their paths in the repository.
 pub(super) fn parsed_providers(loaded: &LoadedPackage) -> Vec<ParsedProvider> {
     if loaded.form == Form::BuiltIn {
         embedded::parsed_providers_of(loaded.package.name())

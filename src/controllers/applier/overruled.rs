@@ -8,7 +8,7 @@ use super::Applier;
 use crate::{
     apply::{
         change,
-        ownership::{self, Need},
+        ownership::{self, RequiredWrites},
     },
     object::{Key, Object},
 };
@@ -44,7 +44,7 @@ impl Applier {
     /// Stores the fields of the response to an apply that are not as planned. The same apply would have the same response.
     pub(super) fn compare(&mut self, object: &Object, answer: Option<&Value>) {
         let Some(answer) = answer else { return };
-        if ownership::need(object.value(), answer) == Need::Nothing {
+        if ownership::required_writes(object.value(), answer) == RequiredWrites::Nothing {
             self.overruled.remove(&object.key());
             return;
         }

@@ -9,7 +9,7 @@ fn applier() -> Applier {
     let client = Client::new(Router::new(), "own");
     let events = Events::start(client.clone(), Metrics::default());
     let mut applier = Applier::new(events, Duration::from_secs(150));
-    applier.unseen = Sight::Absent;
+    applier.unseen = LiveState::Absent;
     applier
 }
 
@@ -37,11 +37,11 @@ async fn an_object_that_is_held_back_takes_no_room_of_others() {
     }
     applier.limit_writes(4);
     assert!(contested.iter().all(|one| applier.start(one, None).is_none()));
-    assert!(!applier.is_limited, "no pass would ever be whole, and no status written");
+    assert!(!applier.has_reached_limit, "no pass would ever be whole, and no status written");
     assert_eq!(applier.contested.len(), contested.len());
     let others = ["f", "g", "h", "i", "j"].map(object);
     let started = others.iter().filter(|one| applier.start(one, None).is_some()).count();
-    assert_eq!((started, applier.is_limited), (4, true));
+    assert_eq!((started, applier.has_reached_limit), (4, true));
 }
 
 #[tokio::test]
@@ -54,9 +54,9 @@ async fn what_has_no_room_counts_as_no_repair() {
             applier.start(&written, None).is_none() && !(applier.may_write_more() && applier.may_repair(deleted.key()))
         );
     }
-    assert!(applier.is_limited && applier.contested.is_empty());
+    assert!(applier.has_reached_limit && applier.contested.is_empty());
     applier.limit_writes(1);
     assert!(applier.may_write_more() && applier.may_repair(deleted.key()), "the room is used by the deletion itself");
-    assert!(applier.start(&written, None).is_some() && !applier.is_limited);
-    assert!(applier.start(&written, None).is_none() && applier.is_limited);
+    assert!(applier.start(&written, None).is_some() && !applier.has_reached_limit);
+    assert!(applier.start(&written, None).is_none() && applier.has_reached_limit);
 }

@@ -25,7 +25,7 @@ use crate::{
     error::chain,
     grace::TRANSIENT_ERROR_GRACE,
     nodes::{
-        evidence::Seen,
+        evidence::ReadResult,
         identity::{CcmIdentity, Need},
         node::Node,
     },
@@ -59,9 +59,9 @@ pub(in crate::controllers) struct Question {
 pub(in crate::controllers) struct ClusterState {
     snapshot: Snapshot,
     /// The needed permissions that the operator lacks.
-    missing: Seen<BTreeSet<Need>>,
+    missing: ReadResult<BTreeSet<Need>>,
     /// The bindings by which each ServiceAccount may delete nodes already.
-    deletion_permissions: BTreeMap<String, Seen<Option<Vec<String>>>>,
+    deletion_permissions: BTreeMap<String, ReadResult<Option<Vec<String>>>>,
 }
 
 /// The questions, by the names of the `CloudControllerManager`s, and the state of the cluster.
@@ -183,7 +183,7 @@ impl Ccms {
         view: &View,
         name: &str,
         nodes: &[Node],
-        (question, found, deletion_permission): (&Question, &ClusterState, Seen<Option<Vec<String>>>),
+        (question, found, deletion_permission): (&Question, &ClusterState, ReadResult<Option<Vec<String>>>),
     ) -> Option<Vec<Row>> {
         let member = self.fleet.get(name)?;
         let wanted = member.ccm()?;

@@ -36,7 +36,7 @@ use crate::{
     },
     facts::ccm::{Ccm, Deletable},
     nodes::{
-        evidence::{NodeEvent, Seen},
+        evidence::{NodeEvent, ReadResult},
         guard::{self, Decision, Entry, Situation, lists},
         node::Node,
     },
@@ -84,7 +84,7 @@ impl Guarded {
     }
 
     /// Stores the answer about permissions that the checks before the first installation have got.
-    pub(super) fn was_asked(&mut self, deletion_permission: Seen<Option<Vec<String>>>) {
+    pub(super) fn was_asked(&mut self, deletion_permission: ReadResult<Option<Vec<String>>>) {
         self.is_free = deletion_permission.ok().map(|held| (Some(held.is_some()), Instant::now()));
     }
 

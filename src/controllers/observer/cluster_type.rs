@@ -20,7 +20,7 @@ use crate::{
         seen::Seen,
         watch::{Collection, Selector},
     },
-    facts::{DOCUMENTS, Document},
+    facts::{DOCUMENTS, Document, PLATFORM_DOCUMENT},
     grace::TRANSIENT_ERROR_GRACE,
     nodes::{evidence::NodeEvent, node::Node},
     object::{EVENT, NODE, PART_OF_LABEL},
@@ -42,7 +42,7 @@ pub(in crate::controllers) enum ClusterType {
 }
 
 /// The watch that shows first whether a cluster is OpenShift.
-const INFRASTRUCTURE: Id = Id::Document("infrastructures");
+const INFRASTRUCTURE: Id = Id::Document(PLATFORM_DOCUMENT.kind.plural);
 
 /// Whether a watch is of a kind that only one type of cluster serves.
 pub(super) fn is_of_one_cluster_type(id: &Id) -> bool {

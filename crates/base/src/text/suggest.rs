@@ -13,8 +13,8 @@ const MOST_KNOWN: usize = 200;
 /// The most suggestions in one report. Nobody reads more.
 const MOST_HINTS: usize = 100;
 
-/// " (did you mean `near`?)" if a known word is near the given one, else an empty text. Of a long word, or among many, none is
-/// searched for.
+/// " (did you mean `near`?)" if a known word is near the given one, else an empty text. Long words and long lists are
+/// not searched.
 pub fn did_you_mean<S: AsRef<str> + Ord>(word: &str, known: impl IntoIterator<Item = S>) -> String {
     if word.len() > LONGEST {
         return String::new();

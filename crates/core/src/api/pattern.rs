@@ -37,8 +37,8 @@ impl Pattern {
     }
 }
 
-/// Whether a text has a pattern of this API: in it are classes of characters, of which one, any number or at least one is wanted, and at
-/// its end a group that may be absent.
+/// Whether a text matches a pattern. Patterns are the small subset of regular expressions that the API uses: character classes, each
+/// alone or with `*` or `+`, and an optional group at the end.
 fn behind(pattern: &[u8], text: &[u8]) -> bool {
     match pattern {
         [b'(', group @ ..] => text.is_empty() || behind(group, text),

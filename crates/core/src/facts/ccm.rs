@@ -31,11 +31,11 @@ pub struct Ccm {
     pub spec: Spec,
     /// The cluster.
     pub cluster: Cluster,
-    /// The ids of the checks before its first installation that are not to refuse it.
+    /// The ids of the preflight checks that may not block its first installation.
     pub skips: Vec<String>,
 }
 
-/// The annotation with the checks before a first installation that are not to refuse it, comma-separated.
+/// The annotation with the preflight checks that may not block a first installation, comma-separated.
 pub const SKIP_PREFLIGHT: &str = "ccm-operator.dev/skip-preflight";
 
 /// The nodes that a cloud-controller-manager may delete. The policy and the role have lists of their own, because they change at

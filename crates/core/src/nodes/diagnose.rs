@@ -49,13 +49,13 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
         events.entry(&event.node).or_default().push(event);
     }
     let cluster =
-        Cluster { evidence, ccms, events, has_pod_cidrs: evidence.nodes.iter().any(|node| node.has_pod_cidr) };
+        DiagnosedCluster { evidence, ccms, events, has_pod_cidrs: evidence.nodes.iter().any(|node| node.has_pod_cidr) };
     let present = evidence.nodes.iter().zip(&owners).map(|(node, owners)| cluster.diagnosis(node, owners));
     present.chain(cluster.deleted()).collect()
 }
 
 /// Everything that a node is diagnosed by.
-struct Cluster<'a> {
+struct DiagnosedCluster<'a> {
     evidence: &'a Evidence,
     ccms: Vec<DiagnosedCcm<'a>>,
     events: HashMap<&'a str, Vec<&'a NodeEvent>>,
@@ -95,12 +95,12 @@ impl Owners {
 
 /// The diagnosis of a node while it is made.
 #[derive(Default)]
-struct Answer {
+struct NodeResult {
     findings: Vec<Finding>,
     observations: Vec<Observation>,
 }
 
-impl Answer {
+impl NodeResult {
     fn find(&mut self, finding: Finding) {
         if !self.findings.iter().any(|known| known.reason == finding.reason && known.cause == finding.cause) {
             self.findings.push(finding);
@@ -116,7 +116,7 @@ impl Answer {
     }
 }
 
-impl Cluster<'_> {
+impl DiagnosedCluster<'_> {
     fn diagnosis(&self, node: &Node, owners: &Owners) -> Diagnosis {
         let waits = node.is_uninitialized() && !node.is_terminating;
         let ccms: Vec<&DiagnosedCcm> = owners.ccms.iter().filter_map(|index| self.ccms.get(*index)).collect();
@@ -127,13 +127,13 @@ impl Cluster<'_> {
             () if ccms.is_empty() || node.provider_id.is_empty() => State::NotManaged,
             () => State::Initialized,
         };
-        let mut answer = Answer::default();
+        let mut result = NodeResult::default();
         if state == State::NoCloud {
-            answer.observe("the Node", format!("it has the annotation {NO_CLOUD}"));
+            result.observe("the Node", format!("it has the annotation {NO_CLOUD}"));
         } else {
-            self.ask(node, (owners, &ccms), &mut answer);
+            self.check(node, (owners, &ccms), &mut result);
         }
-        let Answer { mut findings, observations } = answer;
+        let NodeResult { mut findings, observations } = result;
         findings.sort_by_key(|finding| finding.reason.rank());
         for finding in &mut findings {
             let of_server = finding.reason.fix_of_server().filter(|_| node.is_server());
@@ -155,47 +155,47 @@ impl Cluster<'_> {
         }
     }
 
-    fn ask(&self, node: &Node, (owners, ccms): (&Owners, &[&DiagnosedCcm]), answer: &mut Answer) {
+    fn check(&self, node: &Node, (owners, ccms): (&Owners, &[&DiagnosedCcm]), result: &mut NodeResult) {
         let waits = node.is_uninitialized() && !node.is_terminating;
-        fields::ask(self, node, owners, answer);
+        fields::check(self, node, owners, result);
         if waits && !owners.is_of_other_cloud {
-            self.ask_ccms(node, ccms, answer);
+            self.check_ccms(node, ccms, result);
         }
-        events::ask(self, node, answer);
+        events::check(self, node, result);
         for ccm in ccms {
-            attempts::ask(ccm, node, answer);
+            attempts::check(ccm, node, result);
         }
         if waits {
-            self.conclude(node, ccms, answer);
+            self.conclude(node, ccms, result);
         }
     }
 
     /// Finds what keeps a cloud-controller-manager from initializing any node.
-    fn ask_ccms(&self, node: &Node, ccms: &[&DiagnosedCcm], answer: &mut Answer) {
+    fn check_ccms(&self, node: &Node, ccms: &[&DiagnosedCcm], result: &mut NodeResult) {
         if ccms.is_empty() && !self.evidence.may_have_more_ccms {
-            self.ask_unknown(node, answer);
+            self.check_unknown(node, result);
         }
         for ccm in ccms {
-            answer.observations.extend(ccm.observations.iter().cloned());
+            result.observations.extend(ccm.observations.iter().cloned());
             if ccm.ccm.node_manager.is_some() {
                 // It initializes its own node, and the cloud-controller-manager has no part in that.
                 if let Some(finding) = pods::of_node_manager(ccm, node, self.evidence) {
-                    answer.find(finding);
+                    result.find(finding);
                 }
             } else {
-                ccm.findings.iter().cloned().for_each(|finding| answer.find(finding));
+                ccm.findings.iter().cloned().for_each(|finding| result.find(finding));
             }
         }
     }
 
     /// Whether somebody else has installed a cloud-controller-manager, of which there may be nothing but a lease: that of k3s is
     /// part of its server, and that of a hosted control plane is elsewhere.
-    fn ask_unknown(&self, node: &Node, answer: &mut Answer) {
+    fn check_unknown(&self, node: &Node, result: &mut NodeResult) {
         let pods = || self.evidence.other_pods.iter().flatten();
         let names: Vec<String> = pods().map(Pod::key).collect();
         let showed =
             if names.is_empty() { "there is none".to_owned() } else { format!("others only: {}", names.join(", ")) };
-        answer.observe("the cloud-controller-managers", showed.clone());
+        result.observe("the cloud-controller-managers", showed.clone());
         let mut leases = self.evidence.leases.iter().flatten();
         let held = leases.find(|lease| diagnosed::is_held(lease, self.evidence));
         let other = if let Some(Lease { namespace, name, holder, .. }) = held {
@@ -209,7 +209,7 @@ impl Cluster<'_> {
             Some(_) if is_young(&node.created, self.evidence) => {}
             Some((shown, what)) => {
                 let cause = format!("{what} is of a cloud-controller-manager that this operator has not installed");
-                answer.find(found(Reason::CauseUnknown, &shown, cause));
+                result.find(found(Reason::CauseUnknown, &shown, cause));
             }
             None => {
                 let cause = if self.evidence.is_openshift() {
@@ -217,20 +217,20 @@ impl Cluster<'_> {
                 } else {
                     "no CloudControllerManager object asks for one"
                 };
-                answer.find(found(Reason::NotInstalled, &showed, cause.into()));
+                result.find(found(Reason::NotInstalled, &showed, cause.into()));
             }
         }
     }
 
     /// A node waits for a reason, even if that is not known.
-    fn conclude(&self, node: &Node, ccms: &[&DiagnosedCcm], answer: &mut Answer) {
+    fn conclude(&self, node: &Node, ccms: &[&DiagnosedCcm], result: &mut NodeResult) {
         let unseen = self.evidence.unseen.iter().map(|unseen| Observation {
             what: unseen.what.clone(),
             showed: format!("could not be looked at: {}; {}", clean(&unseen.why), unseen.command),
             was_seen: false,
         });
-        answer.observations.extend(unseen);
-        if !answer.findings.iter().all(|finding| finding.reason.rank() > Reason::CauseUnknown.rank()) {
+        result.observations.extend(unseen);
+        if !result.findings.iter().all(|finding| finding.reason.rank() > Reason::CauseUnknown.rank()) {
             return;
         }
         let has_begun = |ccm: &&DiagnosedCcm| ccm.log.attempts.get(&node.name) == Some(&Attempt::Started);
@@ -242,12 +242,12 @@ impl Cluster<'_> {
             ccms.iter().any(|ccm| is_young(&ccm.ccm.installed, self.evidence))
         };
         if is_young(&node.created, self.evidence) || are_young {
-            answer.observe("the time", format!("the node or the pods were created less than {GRACE} s ago"));
+            result.observe("the time", format!("the node or the pods were created less than {GRACE} s ago"));
             return;
         }
         let age = |pod: &Pod| seconds_since(&pod.created, self.evidence.now);
         if has_pods && pods().all(|pod| pod.phase == "Pending" && age(pod).is_some_and(|age| age < START)) {
-            answer.observe("the time", format!("the pods were created less than {START} s ago, and are being started"));
+            result.observe("the time", format!("the pods were created less than {START} s ago, and are being started"));
             return;
         }
         let cause = if ccms.is_empty() {
@@ -261,7 +261,7 @@ impl Cluster<'_> {
         } else {
             "the cause stands in the log of its cloud-controller-manager only".to_owned()
         };
-        answer.find(found(Reason::CauseUnknown, "", cause));
+        result.find(found(Reason::CauseUnknown, "", cause));
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Unseen {
 }
 
 /// What was read, or why it could not be read.
-pub type Seen<T> = Result<T, Unseen>;
+pub type ReadResult<T> = Result<T, Unseen>;
 
 /// A cloud-controller-manager.
 #[derive(Clone, Debug, Default)]

@@ -3,9 +3,8 @@
 
 use std::fmt;
 
-/// Declares the reasons: the number of the id, name, title, what to do; on OpenShift, where there is no
-/// `CloudControllerManager` to change; about a server, a node of the control plane or of etcd, where the advice for other
-/// nodes would cost it its membership of etcd, or its labels.
+/// Declares the reasons. Each entry has the number of the id, the name, the title and the fix; optionally a fix for OpenShift, which has
+/// no `CloudControllerManager` to change, and one for servers, whose Node must not be deleted like those of workers.
 macro_rules! reasons {
     ($(
         $number:literal $name:ident $title:literal

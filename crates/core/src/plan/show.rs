@@ -42,7 +42,7 @@ pub struct Summary {
     /// The platform of OpenShift that it serves; narrowed by `cloudName`, after a slash.
     #[serde(skip_serializing_if = "String::is_empty")]
     platform: String,
-    /// The version of the program that it came with.
+    /// The version of the program, for a built-in provider.
     version: String,
     /// The digest of its package, which has both flavors.
     digest: String,

@@ -114,7 +114,7 @@ impl Catalog {
         format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
     }
 
-    /// Whether a provider that comes with this program is among those that are used.
+    /// Whether a built-in provider of this name is in the catalog.
     pub fn is_built_in(&self, name: &str) -> bool {
         self.all.iter().any(|one| one.name == name && one.origin().is_none())
     }

@@ -16,7 +16,7 @@ pub(super) struct Parts<'a> {
 pub(super) struct Part {
     /// The end of the part.
     pub(super) end: usize,
-    /// Where what is measured of it ends; before the place if nothing of it is behind the place.
+    /// The end of its measured prefix; less than the start if the prefix is empty.
     pub(super) measured: usize,
 }
 

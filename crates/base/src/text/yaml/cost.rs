@@ -26,7 +26,7 @@ impl Cost {
         self.with(other, usize::saturating_add)
     }
 
-    /// Whether nothing of it is more.
+    /// Whether no part of the cost exceeds `most`.
     pub fn is_within(self, most: Self) -> bool {
         self.values <= most.values
             && self.mappings <= most.mappings

@@ -2,19 +2,19 @@
 
 use std::net::IpAddr;
 
-use super::{Answer, clean, diagnosed::DiagnosedCcm, events, found};
+use super::{NodeResult, clean, diagnosed::DiagnosedCcm, events, found};
 use crate::nodes::{cause, log::Attempt, node::Node, reason::Reason};
 
-pub(super) fn ask(diagnosed: &DiagnosedCcm, node: &Node, answer: &mut Answer) {
+pub(super) fn check(diagnosed: &DiagnosedCcm, node: &Node, result: &mut NodeResult) {
     if diagnosed.ccm.log.is_none() {
         return;
     }
     let log = &diagnosed.log;
     if node.is_uninitialized() && !node.is_terminating {
-        ask_initialization(diagnosed, node, answer);
+        ask_initialization(diagnosed, node, result);
     } else if let Some(error) = log.addresses.get(&node.name) {
         let cause = format!("{} was initialized, and asks for an address that the cloud no longer knows", node.name);
-        answer.find(found(Reason::NodeIPNotFound, error, cause));
+        result.find(found(Reason::NodeIPNotFound, error, cause));
     }
     if node.is_ready() || node.is_terminating {
         return;
@@ -25,34 +25,34 @@ pub(super) fn ask(diagnosed: &DiagnosedCcm, node: &Node, answer: &mut Answer) {
             known => format!(": {}", known.title()),
         };
         let cause = format!("the cloud does not say whether the instance of {} exists{because}", node.name);
-        answer.find(found(Reason::ExistenceUnknown, error, cause));
-    } else if let Some(error) = log.kept.get(&node.name).filter(|_| !answer.has(Reason::DeletionRefused)) {
-        answer.find(events::refusal(node, error));
+        result.find(found(Reason::ExistenceUnknown, error, cause));
+    } else if let Some(error) = log.kept.get(&node.name).filter(|_| !result.has(Reason::DeletionRefused)) {
+        result.find(events::refusal(node, error));
     }
 }
 
-fn ask_initialization(diagnosed: &DiagnosedCcm, node: &Node, answer: &mut Answer) {
+fn ask_initialization(diagnosed: &DiagnosedCcm, node: &Node, result: &mut NodeResult) {
     let what = format!("the log of {}", diagnosed.name);
     let name = &node.name;
     match diagnosed.log.attempts.get(name) {
-        None => answer.observe(what, "no attempt for this node among its last lines"),
-        Some(Attempt::Started) => answer.observe(what, "an attempt for this node is under way"),
-        Some(Attempt::Done) => answer.observe(what, "the last attempt for this node succeeded"),
+        None => result.observe(what, "no attempt for this node among its last lines"),
+        Some(Attempt::Started) => result.observe(what, "an attempt for this node is under way"),
+        Some(Attempt::Done) => result.observe(what, "the last attempt for this node succeeded"),
         Some(Attempt::Skipped) => {
-            answer.observe(what, "the cloud answered with nothing for this node");
+            result.observe(what, "the cloud answered with nothing for this node");
             let cause =
                 format!("the cloud answered with nothing for {name}; there is no other attempt until the node changes");
-            answer.find(found(Reason::NoProviderID, "", cause));
+            result.find(found(Reason::NoProviderID, "", cause));
         }
         Some(Attempt::Failed(error)) => {
             let reason = cause::of_attempt(error);
-            answer.observe(what, clean(error));
+            result.observe(what, clean(error));
             let reason = if reason == Reason::InstanceNotFound && diagnosed.is_wrong_scope {
                 Reason::WrongScope
             } else {
                 reason
             };
-            answer.find(found(reason, error, cause_of(reason, diagnosed, node)));
+            result.find(found(reason, error, cause_of(reason, diagnosed, node)));
         }
     }
 }

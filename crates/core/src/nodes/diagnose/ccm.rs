@@ -40,7 +40,7 @@ impl<'a> DiagnosedCcm<'a> {
             has_zone: false,
             regions: BTreeSet::new(),
         };
-        pods::ask(&mut diagnosed, evidence);
+        pods::check(&mut diagnosed, evidence);
         diagnosed.ask_controller(evidence);
         diagnosed.ask_lease(evidence);
         diagnosed.ask_others(evidence);
@@ -96,12 +96,12 @@ impl<'a> DiagnosedCcm<'a> {
         let is_old = |pod: &&Pod, seconds: i64| seconds_since(&pod.created, now).is_none_or(|age| age >= seconds);
         let current = current(pods);
         match held {
-            // One that is being deleted leads until it has ended.
+            // A pod that is being deleted leads until it has ended.
             Some(held) if pods.iter().any(|pod| holds(held, pod)) => {}
-            // The host name of a machine may be another one than that of its node.
+            // The host name of a machine may differ from the name of its node.
             Some(_) if self.log.leads() => {}
             Some(held) => {
-                // After a rollout the lease is still that of a pod that has gone.
+                // After a rollout the lease still names a pod that is gone.
                 if !current.iter().all(|pod| is_old(pod, held.duration_seconds + CLOCK_SKEW.as_secs())) {
                     return;
                 }

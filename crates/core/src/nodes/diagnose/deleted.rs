@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cluster, clean, events};
+use super::{DiagnosedCluster, clean, events};
 use crate::nodes::{
     diagnosis::{Diagnosis, Observation, State},
     evidence::NodeEvent,
@@ -27,7 +27,7 @@ fn gone((node, uid): (&str, &str), provider: &str, since: Option<String>, (what,
     }
 }
 
-impl Cluster<'_> {
+impl DiagnosedCluster<'_> {
     /// The nodes that are gone; of several signs of one the Event, which has its time, or else the status.
     pub(super) fn deleted(&self) -> Vec<Diagnosis> {
         let mut gone: BTreeMap<&str, Diagnosis> = self.by_log().collect();

@@ -1,6 +1,6 @@
 //! Evidence from the Events about a node.
 
-use super::{Answer, Cluster, found};
+use super::{DiagnosedCluster, NodeResult, found};
 use crate::nodes::{
     diagnosis::Finding,
     evidence::NodeEvent,
@@ -38,7 +38,7 @@ pub(super) fn refusal(node: &Node, shown: &str) -> Finding {
     found(Reason::DeletionRefused, shown, cause)
 }
 
-pub(super) fn ask(cluster: &Cluster, node: &Node, answer: &mut Answer) {
+pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResult) {
     if cluster.evidence.events.is_none() {
         return;
     }
@@ -52,32 +52,32 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, answer: &mut Answer) {
     reasons.sort_unstable();
     reasons.dedup();
     let showed = if reasons.is_empty() { "none lately".to_owned() } else { super::clean(&reasons.join(", ")) };
-    answer.observe("the Events about the node", showed);
+    result.observe("the Events about the node", showed);
     let newest = |reason: &str| events.iter().filter(|event| event.reason == reason).max_by_key(|event| event.last);
     if node.is_terminating {
         if let Some(event) = events.iter().find(|event| is_deletion(event)) {
-            answer.find(deletion(&event.message));
+            result.find(deletion(&event.message));
         }
         return;
     }
     if let Some(event) = newest(REFUSED).filter(|_| !node.is_ready()) {
         // The taint stays on a node whose instance was stopped first and is gone now.
-        answer.findings.retain(|finding| finding.reason != Reason::InstanceStopped);
-        answer.find(refusal(node, &event.message));
+        result.findings.retain(|finding| finding.reason != Reason::InstanceStopped);
+        result.find(refusal(node, &event.message));
     }
     if let Some(event) = newest("PossibleNodeDeletion") {
         let cause =
             format!("the name of {} is not the name of its server at the cloud: the node may be deleted", node.name);
-        answer.find(found(Reason::InstanceNotFound, &event.message, cause));
+        result.find(found(Reason::InstanceNotFound, &event.message, cause));
     }
     if let Some(event) = newest("FailedToCreateRoute").filter(|_| !node.network_unavailable.is_empty()) {
-        answer.findings.retain(|finding| finding.reason != Reason::NoRoute);
+        result.findings.retain(|finding| finding.reason != Reason::NoRoute);
         let cause = format!("the cloud has refused to create the route to the pods of {}", node.name);
-        answer.find(found(Reason::NoRoute, &event.message, cause));
+        result.find(found(Reason::NoRoute, &event.message, cause));
     }
     if let Some(event) = newest("CIDRNotAvailable").or(newest("CIDRAssignmentFailed")).filter(|_| !node.has_pod_cidr) {
-        answer.findings.retain(|finding| finding.reason != Reason::NoPodCIDR);
+        result.findings.retain(|finding| finding.reason != Reason::NoPodCIDR);
         let cause = format!("{} gets no subnet for its pods: none is left, or none could be assigned", node.name);
-        answer.find(found(Reason::NoPodCIDR, &event.message, cause));
+        result.find(found(Reason::NoPodCIDR, &event.message, cause));
     }
 }

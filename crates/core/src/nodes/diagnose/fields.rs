@@ -1,6 +1,6 @@
 //! Evidence from the fields of a node.
 
-use super::{Answer, Cluster, GRACE, Owners, found, seconds_since};
+use super::{DiagnosedCluster, GRACE, NodeResult, Owners, found, seconds_since};
 use crate::{
     facts::distribution::author,
     nodes::{
@@ -25,8 +25,8 @@ pub(super) fn is_trap(provider_id: &str) -> bool {
     author(provider_id).is_some() || provider_id.starts_with("harvester://")
 }
 
-pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
-    answer.observe("the Node", description(node));
+pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: &mut NodeResult) {
+    result.observe("the Node", description(node));
     let age = seconds_since(&node.created, cluster.evidence.now);
     let is_settled = age.is_none_or(|age| age >= SETTLED);
     let name = &node.name;
@@ -45,18 +45,18 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut 
             );
             ("no taint, no providerID, and a provided-node-ip annotation", cause)
         };
-        answer.find(found(Reason::KubeletNotExternal, shown, cause));
+        result.find(found(Reason::KubeletNotExternal, shown, cause));
     }
     let may_be_known = cluster.evidence.may_have_more_ccms;
     if owners.is_of_other_cloud && (is_trap(&node.provider_id) || (node.is_uninitialized() && !may_be_known)) {
         let known: Vec<&str> =
             cluster.ccms.iter().flat_map(|diagnosed| &diagnosed.identity().provider_ids).map(String::as_str).collect();
         let cause = format!("the providerID of {name} begins with none of {}", known.join(", "));
-        answer.find(found(Reason::OtherCloudProviderID, &node.provider_id, cause));
+        result.find(found(Reason::OtherCloudProviderID, &node.provider_id, cause));
     }
     if node.has_taint(SHUTDOWN) {
         let cause = format!("the cloud reports that the instance of {name} is shut down");
-        answer.find(found(Reason::InstanceStopped, SHUTDOWN, cause));
+        result.find(found(Reason::InstanceStopped, SHUTDOWN, cause));
     }
     let is_initialized = !node.is_uninitialized() && !node.is_terminating;
     if !is_initialized || !is_settled {
@@ -64,34 +64,34 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut 
     }
     for taint in node.taints.iter().filter(|taint| is_other_taint(taint)) {
         let cause = format!("{name} is initialized, and waits for the program that has put a taint of its own on it");
-        answer.find(found(Reason::OtherTaint, taint, cause));
+        result.find(found(Reason::OtherTaint, taint, cause));
     }
     // Network plugins with addresses of their own need none.
     if !node.has_pod_cidr && !node.is_ready() && (cluster.has_pod_cidrs || node.network_unavailable == "NoRouteCreated")
     {
         let cause = format!("{name} has no spec.podCIDR, unlike what else is in this cluster");
-        answer.find(found(Reason::NoPodCIDR, "spec.podCIDR is empty", cause));
+        result.find(found(Reason::NoPodCIDR, "spec.podCIDR is empty", cause));
     }
-    ask_network(cluster, node, answer);
-    ask_zone(cluster, node, owners, answer);
+    check_network(cluster, node, result);
+    check_zone(cluster, node, owners, result);
 }
 
 /// The problem of its network according to its conditions.
-fn ask_network(cluster: &Cluster, node: &Node, answer: &mut Answer) {
+fn check_network(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResult) {
     let name = &node.name;
     if node.network_unavailable == "NoRouteCreated" && node.has_pod_cidr {
         let cause = format!("the cloud-controller-manager has created no route to the pods of {name}");
-        answer.find(found(Reason::NoRoute, "NetworkUnavailable: NoRouteCreated", cause));
+        result.find(found(Reason::NoRoute, "NetworkUnavailable: NoRouteCreated", cause));
     }
     let ready = node.ready.as_ref().filter(|ready| ready.status == "False" && ready.lacks_network);
     if ready.is_some_and(|ready| seconds_since(&ready.since, cluster.evidence.now).is_none_or(|since| since >= GRACE)) {
         let cause = format!("{name} is initialized, and its network plugin is not ready");
-        answer.find(found(Reason::NetworkNotReady, "Ready is False: NetworkPluginNotReady", cause));
+        result.find(found(Reason::NetworkNotReady, "Ready is False: NetworkPluginNotReady", cause));
     }
 }
 
 /// Whether the node has no zone although the other nodes of its cloud have one.
-fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
+fn check_zone(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: &mut NodeResult) {
     let [owner] = owners.ccms.as_slice() else { return };
     let Some(diagnosed) = cluster.ccms.get(*owner).filter(|diagnosed| diagnosed.identity().has_zones) else { return };
     let lacks = [
@@ -102,12 +102,12 @@ fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer
     if !missing.is_empty() && !node.provider_id.is_empty() {
         let missing = missing.join(" and ");
         let cause = format!("{} was initialized without a {missing}, which other nodes of its cloud have", node.name);
-        answer.find(found(Reason::NoZone, &format!("no label with a {missing}"), cause));
+        result.find(found(Reason::NoZone, &format!("no label with a {missing}"), cause));
     }
 }
 
 /// Whether the node does not ask for a cloud-controller-manager although one would initialize it.
-fn is_not_external(cluster: &Cluster, node: &Node) -> bool {
+fn is_not_external(cluster: &DiagnosedCluster, node: &Node) -> bool {
     let is_bare = !node.is_uninitialized() && node.provider_id.is_empty();
     is_bare && !node.is_terminating && cluster.ccms.iter().any(|ccm| ccm.initializes)
 }

@@ -14,7 +14,7 @@ use crate::nodes::{
 /// Why a container waits before it starts, or between two runs: words of the kubelet.
 const BETWEEN_RUNS: &str = "CrashLoopBackOff";
 
-pub(super) fn ask(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
+pub(super) fn check(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
     let ccm = diagnosed.ccm;
     let name = diagnosed.name.clone();
     if let Some(is_installed) = ccm.is_installed {

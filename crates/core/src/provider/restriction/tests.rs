@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The folder of a provider that comes with this program, as that of an external one named `up`.
+/// The folder of a built-in provider, as an external one named `up`.
 fn files(built_in: &str) -> BTreeMap<String, String> {
     let package = embedded::package(built_in).unwrap();
     let files = package.files().filter(|(path, _)| path.starts_with("assets/kubernetes/"));

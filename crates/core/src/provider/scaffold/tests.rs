@@ -159,7 +159,9 @@ fn what_is_asked_for_reaches_the_pod() {
 fn comments_stay_and_go_with_what_they_are_about() {
     let bare = files(&options("acme")).unwrap();
     let descriptor = &bare["assets/kubernetes/provider.yaml"];
-    assert!(descriptor.contains("# Edit: the architectures of the image") && !descriptor.contains("The route controller"));
+    assert!(
+        descriptor.contains("# Edit: the architectures of the image") && !descriptor.contains("The route controller")
+    );
     assert!(!descriptor.contains("node-manager") && !descriptor.contains("--cloud-config"), "{descriptor}");
     insta::assert_snapshot!("scaffold_descriptor", descriptor);
 }
