@@ -75,7 +75,7 @@ fn definition() -> Value {
     let mut status = schema::<Status>();
     without_defaults(&mut status);
     let root = json!({
-        "description": "A cloud-controller-manager that the operator installs and keeps installed. Who may write this object \
+        "description": "A cloud-controller-manager that the operator installs and keeps installed. A user who may write this object \
                         decides what runs with the credentials of the cloud and with permissions on every node: that is \
                         cluster-admin in effect.",
         "title": kind.kind,

@@ -232,7 +232,7 @@ pub(crate) const FIXTURES: &[Fixture] = &[
     ("external-secret", DEPLOYMENT, "        ports:\n", "        envFrom:\n        - secretRef: {name: admin}\n        ports:\n", "secretRef", "kube-system/admin"),
     ("external-secret", DEPLOYMENT, "        ports:\n", "        env:\n        - name: TOKEN\n          valueFrom: {secretKeyRef: {name: admin, key: token}}\n        ports:\n", "secretKeyRef", "kube-system/admin"),
     ("external-secret", DEPLOYMENT, "      hostNetwork: true", "      imagePullSecrets: [{name: admin}]\n      hostNetwork: true", "imagePullSecrets", "kube-system/admin"),
-    ("external-secret", RBAC, "---\n# What all", "imagePullSecrets:\n- name: admin\n---\n# What all", "- name: admin", "kube-system/admin"),
+    ("external-secret", RBAC, "---\n# The permissions of all", "imagePullSecrets:\n- name: admin\n---\n# What all", "- name: admin", "kube-system/admin"),
     ("external-secret", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [secrets]\n  resourceNames: [admin]\n  verbs: [get]", "- apiGroups: [\"\"] # here", "kube-system/admin"),
     ("external-permissions", RBAC, EVENTS, MANY, "- apiGroups: [\"\"]\n  resources: [events, ", ""),
     ("external-rbac", RBAC, EVENTS, "  resources: [events]\n  verbs: [\"*\"]", "- apiGroups: [\"\"]\n  resources: [events]", ""),
