@@ -62,7 +62,7 @@ async fn the_static_pod_runs_and_sets_a_node_up() -> Result<()> {
     eventually("the static pod is ready", LIMIT, async || is_ready().await.map(Some)).await
 }
 
-/// What the bootstrap VM gets.
+/// Renders the files of the bootstrap VM.
 fn render(subnet: &Subnet) -> Result<TempDir> {
     let dir = temp_dir()?;
     let images = json!({"cloudControllerManagerAWS": IMAGE}).to_string();
@@ -122,7 +122,7 @@ async fn install(machine: &Machine, plane: &ControlPlane, rendered: &TempDir) ->
     machine.write("/var/lib/kubelet/kubeadm-flags.env", "").await
 }
 
-/// Whether the kubelet has one pod, the CCM, whose probes have succeeded without a restart.
+/// Succeeds if the kubelet has a single pod, the CCM, whose probes have succeeded without a restart.
 async fn is_ready() -> Result<()> {
     let answer = http_get(KUBELET_PORT, "/pods").await?;
     let pods: Value = serde_json::from_str(&answer)?;

@@ -256,7 +256,7 @@ async fn the_old_one_goes_on(fixture: &Fixture, secret: Value, dead: usize) -> R
     goes_on(fixture, &before, &hash).await
 }
 
-/// The same pod has renewed its lease since now, and is of an older template.
+/// Waits until the same pod, of an older template, has renewed its lease.
 async fn goes_on(fixture: &Fixture, before: &Pod, hash: &str) -> Result<()> {
     let renewed = fixture.renewed().await?;
     eventually("the old pod renews its lease", TWO_MINUTES, async || {

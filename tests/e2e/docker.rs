@@ -35,14 +35,14 @@ pub(crate) fn docker(arguments: &[&str]) -> Result<String> {
     run(Command::new("docker").args(arguments))
 }
 
-/// The same of a command that takes some time; other work goes on meanwhile.
+/// Runs a command of docker that takes some time, while other tasks continue.
 pub(crate) async fn docker_at_length(arguments: &[&str]) -> Result<String> {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let all = move || docker(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     tokio::task::spawn_blocking(all).await?
 }
 
-/// Whether this runs in namespaces and with an engine of its own: machines with all permissions and a cloud have no place elsewhere.
+/// Whether the tests run in their own namespaces with their own engine: privileged machines and a cloud must not run elsewhere.
 pub(crate) fn owns_the_engine() -> Result<bool> {
     let is_own = env::var_os("CCM_OPERATOR_E2E").is_some_and(|value| value == "namespaces");
     ensure!(is_own || env::var_os("CI").is_none(), "this needs the engine that `make e2e` starts: use it");
@@ -97,7 +97,7 @@ pub(crate) async fn image() -> Result<&'static str> {
     Ok(IMAGE)
 }
 
-/// What the engine knows of the image.
+/// The engine's description of the image.
 pub(crate) async fn inspect_image() -> Result<Value> {
     let found: Value = serde_json::from_str(&docker(&["image", "inspect", image().await?])?)?;
     Ok(found[0].clone())
@@ -137,7 +137,7 @@ impl Container {
         docker_at_length(&["kill", &self.name]).await.map(drop)
     }
 
-    /// How long it has been running.
+    /// The time since the container started.
     pub(crate) async fn age(&self) -> Result<SignedDuration> {
         let inspected = eventually("the container", LIMIT, async || {
             docker(&["container", "inspect", "--format", "{{.State.StartedAt}}", &self.name]).map(Some)

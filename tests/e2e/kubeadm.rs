@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// What is particular to a cluster.
+/// The properties in which clusters differ.
 pub(crate) struct Blueprint {
     /// The name of the machines' network.
     pub(crate) network: &'static str,

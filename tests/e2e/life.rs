@@ -304,7 +304,7 @@ impl Life {
     }
 }
 
-/// Whether the CCM has written everything that it knows of the instance.
+/// Succeeds if the CCM has written all properties of the instance to its node.
 pub(crate) fn is_initialized(node: &Node, instance: &Instance) -> Result<()> {
     ensure!(!has_taint(node, UNINITIALIZED), "taints {}", taints(node));
     ensure!(provider_id(node) == instance.provider_id(), "the provider ID is {}", provider_id(node));

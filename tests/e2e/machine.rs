@@ -47,7 +47,7 @@ impl Machine {
         self.container.exec(command).await
     }
 
-    /// The same; an error has the last lines of the kubelet, too.
+    /// Runs a command in the machine; an error also has the last lines of the kubelet's log.
     pub(crate) async fn exec_or_log(&self, command: &[&str]) -> Result<String> {
         self.exec(command).await.map_err(|error| error.context(self.log()))
     }

@@ -92,7 +92,7 @@ async fn finds(cluster: &Kubeadm, node: &str, reason: &str, how: &str) -> Result
     Ok(())
 }
 
-/// What the command `nodes` finds about a node.
+/// The findings of the command `nodes` about a node.
 async fn findings(cluster: &Kubeadm, node: &str) -> Result<Value> {
     let mut command = Command::new(operator()?);
     command.args(["nodes", node, "--output=json"]).env("KUBECONFIG", cluster.kubeconfig()).stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! What people see of a test when `make demo-node` runs it; otherwise its figures.
+//! The output of a test: a story for `make demo-node`, otherwise its figures.
 
 use std::{
     env,

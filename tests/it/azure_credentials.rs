@@ -65,7 +65,7 @@ impl Pod {
     }
 }
 
-/// What was said, which holds no secret.
+/// The messages of a command, which must not contain a secret.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned();
     assert!(!text.contains(SECRET) && !text.contains("the-id"), "{text}");
@@ -165,7 +165,7 @@ fn a_binary_credential_is_named_but_not_shown() -> Result<()> {
     Ok(())
 }
 
-/// As in a pod with an fsGroup: the volume's folder belongs to that group and hands it on to new files.
+/// In a pod with an fsGroup the volume's folder belongs to that group, and so do new files in it.
 #[test]
 fn the_files_group_is_the_folders_and_may_read_it_if_the_umask_lets_it() -> Result<()> {
     // SAFETY: it only answers who runs the test.

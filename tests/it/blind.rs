@@ -65,7 +65,7 @@ async fn a_watch_that_never_delivers_all_objects_is_started_again() -> Result<()
     never_degraded(&lab, &operator).await
 }
 
-/// How many writes the backup lacks: after it is restored, the operator's watches know resource versions of the future.
+/// The number of writes that the backup lacks: after the restore, the operator's watches have resource versions of the future.
 const WRITES: usize = 300;
 
 #[tokio::test]

@@ -29,7 +29,7 @@ fn hcloud() -> Value {
     json!({"provider": "hcloud", "credentials": {"secretRef": {"name": "hcloud"}}})
 }
 
-/// The same with this controller only: no other may run in two.
+/// A specification with only one controller enabled: a controller may run in only one CCM.
 fn only(controller: &str, spec: Value) -> Value {
     let mut controllers = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled", "service": "Disabled"});
     controllers[controller] = if controller == "cloudNodeLifecycle" { json!("Rehearsal") } else { json!("Enabled") };
@@ -156,7 +156,7 @@ async fn a_cloud_controller_manager_is_installed_kept_and_removed() -> Result<()
     })
     .await?;
 
-    // One that starts where everything is in place writes nothing. A later generation tells that the rollout is over.
+    // An operator that starts in a finished cluster writes nothing. A later generation shows that the rollout is over.
     // What its status does not tell about the deletion of nodes, the next process asks for.
     cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 3}}})).await?;
     let settled = ["Ready=True", "Reconciling=False", "Stalled=False", "NodeDeletionSafe=True"];
@@ -193,7 +193,7 @@ async fn a_cloud_controller_manager_is_installed_kept_and_removed() -> Result<()
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_one_keeps_no_other_from_its_objects() -> Result<()> {
+async fn an_error_of_one_ccm_does_not_block_the_others() -> Result<()> {
     let cluster = Kubernetes::new("hcloud,aws").await?;
     cluster.put_secret("hcloud", json!({"token": "x"})).await?;
     // Somebody else's object of the same name.
@@ -291,7 +291,7 @@ fn reason<'a>(live: &'a Value, type_: &str) -> &'a str {
 
 /// The arguments of the operator decide what may be asked for, whatever its permissions are.
 #[tokio::test]
-async fn what_the_installation_does_not_allow_is_refused_and_goes_when_it_is_to_go() -> Result<()> {
+async fn a_ccm_beyond_the_limits_of_the_installation_is_refused_and_can_be_removed() -> Result<()> {
     let cluster = Kubernetes::new("hcloud").await?;
     cluster.put_secret("hcloud", json!({"token": "x"})).await?;
     let start = |names: &str| cluster.start_with(&["--namespaces=kube-system", names]);
@@ -490,7 +490,7 @@ async fn another_version_of_the_definition_is_no_disaster() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_be_done_and_writes_nothing() -> Result<()> {
+async fn a_dry_run_logs_the_changes_and_writes_nothing() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {

@@ -1,4 +1,4 @@
-//! What somebody changes of a cloud-controller-manager that runs: no change takes away its last pod, and no label of others its objects.
+//! Changes of a running cloud-controller-manager: none removes its last pod, and no label of others makes it lose its objects.
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{

@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What a program that has no cloud says when it has accepted its arguments and its account (`hack/ccm/others/main.go`).
+/// The message of the program without a cloud (`hack/ccm/others/main.go`) after it has accepted its arguments and its account.
 const NO_CLOUD: &str = "the generic cloud-controller-manager has no cloud";
 
 /// The program that stands for those that are not built.
@@ -122,7 +122,7 @@ impl Fixture {
 
     /// Replaces the operator, and returns when the new one has done its first pass.
     async fn second_pass(&mut self, name: &str) -> Result<Vec<Request>> {
-        // A later generation tells that the rollout is over.
+        // A later generation shows that the rollout is over.
         self.cluster.patch(name, json!({"spec": {"logging": {"verbosity": 3}}})).await?;
         self.cluster.ready(&self.operator, name).await?;
         self.operator.terminate()?;

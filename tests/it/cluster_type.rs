@@ -19,7 +19,7 @@ use crate::{
 /// The line of an operator that has found `CloudControllerManager`s.
 const NOT_OPENSHIFT: &str = "this cluster is not OpenShift: acting on CloudControllerManagers";
 
-/// Starts an operator that is told nothing of the cluster.
+/// Starts an operator without flags about the cluster.
 fn start_untold(cluster: &Kubernetes) -> Result<Operator> {
     let own = format!("--operator-namespace={OWN_NAMESPACE}");
     let arguments =
@@ -37,7 +37,7 @@ async fn logs(operator: &Operator, line: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cluster_that_only_serves_openshifts_kinds_is_none() -> Result<()> {
+async fn a_cluster_that_only_serves_openshifts_kinds_is_not_openshift() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     openshift::install_crds(&cluster.client).await?;
 
@@ -51,7 +51,7 @@ async fn a_cluster_that_only_serves_openshifts_kinds_is_none() -> Result<()> {
     operator.terminate()?;
     operator.wait(LIMIT).await?;
 
-    // One that is told where CloudControllerManagers are asks for nothing of OpenShift, whatever is there.
+    // An operator with --namespaces requests none of OpenShift's objects, even if they exist.
     openshift::seed(&cluster.client, &Cluster::default()).await?;
     let mark = cluster.mark().await?;
     let operator = cluster.start()?;

@@ -1,4 +1,4 @@
-//! What every program's command line has: versions, completions, errors that help.
+//! The usual features of a command line: versions, completions, helpful errors.
 
 use std::{
     fs,

@@ -48,7 +48,7 @@ async fn data(lab: &Lab, name: &str) -> Result<Value> {
     Ok(json!(live.data.unwrap_or_default()))
 }
 
-/// Waits until `cloud-conf` holds what is expected.
+/// Waits until `cloud-conf` has the expected content.
 async fn cloud_conf(lab: &Lab, operator: &Operator, expected: impl Fn(&str) -> bool) -> Result<String> {
     let waited = eventually("cloud-conf", LIMIT, async || {
         let data = data(lab, "cloud-conf").await?;

@@ -1,4 +1,4 @@
-//! What the two Containerfiles and the release workflow have to have in common, and what a release consists of. `make e2e` tests the
+//! The two Containerfiles and the release workflow agree, and a release has all its files. `make e2e` tests the
 //! image itself.
 
 use std::{collections::BTreeSet, fs, process::Command};
@@ -31,9 +31,9 @@ fn both_containerfiles_make_the_same_image() -> Result<()> {
     Ok(())
 }
 
-/// What a user has left in the checkout, such as a token, enters no layer.
+/// Other files in the checkout, such as a token, are in no layer.
 #[test]
-fn the_compiler_gets_what_it_reads_and_no_more() -> Result<()> {
+fn the_compiler_gets_only_the_files_that_it_reads() -> Result<()> {
     let containerfile = read("Containerfile.compile")?;
     let copied: Vec<_> = containerfile.lines().filter_map(|line| line.strip_prefix("COPY ")).collect();
     let compile: Vec<_> =
@@ -53,7 +53,7 @@ fn the_compiler_gets_what_it_reads_and_no_more() -> Result<()> {
 
 /// The contents of the image name each image that a part of it is from.
 #[test]
-fn the_list_of_the_images_contents_has_what_it_is_made_of() -> Result<()> {
+fn the_list_of_the_images_contents_is_complete() -> Result<()> {
     let list = tempfile::NamedTempFile::new()?;
     fs::write(list.path(), r#"{"bomFormat": "CycloneDX", "components": [{"type": "library", "name": "kube"}]}"#)?;
     let output = Command::new(repository().join("hack/image-contents.sh")).arg(list.path()).output()?;
@@ -85,7 +85,7 @@ fn commands(job: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn only_what_publishes_may_publish() -> Result<()> {
+fn only_the_publishing_job_may_publish() -> Result<()> {
     let jobs = jobs()?;
     for (name, job) in &jobs {
         let is_publish = name == "publish";
@@ -119,7 +119,7 @@ fn only_what_publishes_may_publish() -> Result<()> {
 
 /// `hack/e2e/run.sh` needs root and namespaces. A runner is neither root, nor has it the compiler of releases.
 #[test]
-fn what_is_published_has_passed_ci_as_root() -> Result<()> {
+fn a_release_has_passed_ci_as_root() -> Result<()> {
     let jobs = jobs()?;
     let (ci, containerfile) = (&jobs["ci"], read("Containerfile.compile")?);
     let compiler = argument(&containerfile, "RUST").context("no compiler")?;
@@ -199,7 +199,7 @@ fn all_files_of_a_release_have_sums_and_each_list_belongs_to_its_image() -> Resu
 }
 
 #[test]
-fn known_vulnerabilities_are_looked_for_every_day() -> Result<()> {
+fn ci_searches_for_known_vulnerabilities_every_day() -> Result<()> {
     let workflow: Value = yaml::from_str(&read(".github/workflows/advisories.yaml")?)?;
     assert!(workflow["on"]["schedule"][0]["cron"].is_string(), "{workflow}");
     assert!(workflow["jobs"].to_string().contains("make advisories"));

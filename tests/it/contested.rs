@@ -14,13 +14,13 @@ use crate::{
     },
 };
 
-/// How often the other writes, at most each time after the operator.
+/// The number of writes of the other client; each follows a write of the operator.
 const CHANGES: usize = 200;
 
-/// The time between two writes of one who does not wait for the repairs: long enough for a slow machine to repair in between.
+/// The time between two writes of a client that does not wait for repairs: long enough for a repair on a slow machine.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the other goes on. Without a limit the operator would have written hundreds of times.
+/// The time for which the other client writes. Without a limit the operator would write hundreds of times.
 const WHILE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn an_inventory_that_is_deleted_again_and_again_is_written_less_often() ->
     let writes = lab.writes(mark).await?;
     let written = writes.iter().filter(|write| write.starts_with("patch") && write.ends_with(INVENTORY)).count();
     ensure!((5..=CHANGES / 4).contains(&written), "{written} writes: {writes:?}");
-    // Others are repaired meanwhile.
+    // Other objects are repaired in the meantime.
     lab.update("Deployment", &json!({"spec": {"replicas": 5}})).await?;
     lab.has_two_replicas(&operator).await
 }

@@ -32,11 +32,11 @@ type Meaning = BTreeMap<String, Value>;
 
 /// A platform of the catalog.
 pub(crate) struct Platform {
-    /// Its name: that of its contract's file, if it has one.
+    /// The platform's name: that of its contract's file, if it has one.
     pub(crate) name: String,
     /// The cluster on it.
     cluster: Cluster,
-    /// Its contract, if the Go operator knows it.
+    /// The contract, if the Go operator knows the platform.
     known: Option<&'static Known>,
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn images() -> String {
     images_of(&embedded::catalog().expect("the embedded catalog"))
 }
 
-/// The images of the contract, and those of other providers by their tag.
+/// The images of the contract, and the images of other providers by their tag.
 fn images_of(catalog: &Catalog) -> String {
     const CONTRACT: &[(&str, &str)] = &[
         ("cloudControllerManagerAWS", "aws-ccm"),

@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// What the operator finds when it starts on Azure.
+/// The state of the cluster when the operator starts on Azure.
 enum Found {
     /// None of its objects.
     Nothing,
@@ -50,7 +50,7 @@ enum Found {
 /// The kinds of these objects in [`Found::Unchangeable`].
 const UNCHANGEABLE: [&str; 4] = ["ClusterRoleBinding", "RoleBinding", "DaemonSet", "Deployment"];
 
-/// Kills the operator after reads as well, if set (`make crash`).
+/// Also kills the operator after reads, if set (`make crash`).
 const EVERY_REQUEST: &str = "CRASH_EVERY_REQUEST";
 
 /// The ConfigMaps of the config-sync controllers.
@@ -235,7 +235,7 @@ async fn end(operator: Operator) -> Result<()> {
     operator.wait(LIMIT).await.map(drop)
 }
 
-/// Whether a request changes the cluster. A crash after a read finds the state of the last write. Events are no state.
+/// Whether a request changes the cluster. A crash after a read leaves the state of the last write. Events do not count.
 fn changes_something(request: &Seen) -> bool {
     request.is_write() && !request.path.ends_with("/events")
 }

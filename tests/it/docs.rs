@@ -1,7 +1,7 @@
 //! The documents are followed: each console block of the pages about installing runs on a real control plane, every command line
-//! of the others exists, every link leads somewhere, and the versions are those of the tests.
+//! of the others exists, every link has a target, and the versions are those of the tests.
 //!
-//! What a block needs and a test has not, the page marks (see [`page`]).
+//! A block that a test cannot run has a mark on the page (see [`page`]).
 
 mod any_kubernetes;
 mod fixture;
@@ -162,7 +162,7 @@ fn command_lines(block: &Block) -> Result<Vec<Vec<String>>> {
     let dir = tempfile::tempdir()?;
     let record = dir.path().join("record");
     fs::write(&record, "")?;
-    // One write a command line: those of a pipe run at once.
+    // One write for each command line, because the commands of a pipe run at the same time.
     let stand_in = |program: &&str| {
         format!(
             "{program}() {{ printf '%s\\0' {program} \"$@\" $'\\036' >>\"$RECORD\"; echo value; while read -r _; do :; done; }}\n"
@@ -207,6 +207,64 @@ fn every_command_line_exists() -> Result<()> {
     Ok(())
 }
 
+/// The rows of the tables of a page, each as its cells.
+fn rows(page: &str) -> impl Iterator<Item = Vec<&str>> {
+    page.lines().filter_map(|line| Some(line.strip_prefix("| ")?.split(" | ").collect()))
+}
+
+/// The words of a text that are quoted as code.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// A row names a command in its first cell. A command of commands is in the row of its parent.
+#[test]
+fn every_command_has_a_row() -> Result<()> {
+    let page = fs::read_to_string(repository().join("docs/commands.md"))?;
+    let rows: Vec<_> = rows(&page).collect();
+    let own = |name: &str| {
+        let begins = |text: &&str| quoted(text).next().is_some_and(|first| first.split(' ').next() == Some(name));
+        let of_command = rows.iter().filter(move |row| row.first().is_some_and(begins));
+        of_command.flat_map(|row| row.iter().flat_map(|cell| quoted(cell))).collect::<Vec<_>>()
+    };
+    for command in Cli::command().get_subcommands() {
+        let (name, named) = (command.get_name(), own(command.get_name()));
+        assert!(!named.is_empty(), "docs/commands.md has no row for {name}");
+        for inner in command.get_subcommands().map(clap::Command::get_name) {
+            let whole = format!("{name} {inner}");
+            assert!(
+                named.iter().any(|word| *word == inner || *word == whole),
+                "docs/commands.md: no {whole}: {named:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The names of the metrics in the declarations of their module, with the ends that the text format appends.
+fn metrics() -> Result<BTreeSet<String>> {
+    let code = fs::read_to_string(repository().join("src/controllers/metrics.rs"))?;
+    let (_, declared) = code.split_once("\nmetrics! {\n").context("the declarations")?;
+    let (declared, _) = declared.split_once("\n}\n").context("the end of the declarations")?;
+    let lines = declared.lines().filter_map(|line| line.split_once(" = \""));
+    let name = |(declared, rest): (&str, &str)| {
+        let (name, after) = rest.split_once('"')?;
+        let is_counter = declared.split(": ").nth(1)?.starts_with("Counter");
+        let unit = if after.starts_with(" Seconds") { "_seconds" } else { "" };
+        Some(format!("ccm_operator_{name}{unit}{}", if is_counter { "_total" } else { "" }))
+    };
+    Ok(lines.filter_map(name).chain(["ccm_operator_build_info".to_owned()]).collect())
+}
+
+#[test]
+fn every_metric_has_a_row() -> Result<()> {
+    let page = fs::read_to_string(repository().join("docs/operations.md"))?;
+    let cells = rows(&page).filter_map(|row| row.first().copied());
+    let documented = cells.flat_map(quoted).filter(|name| name.starts_with("ccm_operator_"));
+    assert_eq!(documented.map(str::to_owned).collect::<BTreeSet<_>>(), metrics()?);
+    Ok(())
+}
+
 #[test]
 fn every_section_with_commands_is_followed() -> Result<()> {
     let paths = concat!(
@@ -221,18 +279,6 @@ fn every_section_with_commands_is_followed() -> Result<()> {
             let followed = format!("follow(&shell, (\"{document}\", \"{}\"))", block.section);
             assert!(paths.contains(&followed), "{}: no test runs this, and no mark says why", block.place);
         }
-    }
-    Ok(())
-}
-
-#[test]
-fn every_command_has_a_row_on_its_page() -> Result<()> {
-    let page = fs::read_to_string(repository().join("docs/commands.md"))?;
-    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
-    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
-        let name = command.get_name();
-        let is_there = rows.iter().any(|row| row.starts_with(&format!("| `{name}")));
-        ensure!(is_there, "docs/commands.md has no row for the command {name}");
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ use fault::{Endured, Problem};
 /// Longer than any test runs.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-/// Compares each new report that all is well with what is.
+/// Compares each new report that all is well with the state of the cluster.
 struct Witness {
     state: Arc<Mutex<State>>,
     task: JoinHandle<()>,
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// Whether an object has what the tests change of it.
+/// Whether an object has the planned values of the fields that the tests change.
 fn is_as_planned(planned: &Value, now: &Value) -> bool {
     let image = "/spec/template/spec/containers/0/image";
     planned["spec"]["replicas"] == now["spec"]["replicas"] && planned.pointer(image) == now.pointer(image)

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// How long a fault lasts: long enough for several retries.
+/// The length of a fault: long enough for several retries.
 const PERIOD: Duration = Duration::from_secs(3);
 
 /// The largest number of requests in a second while they fail: twice what the operator allows itself, as a busy machine may

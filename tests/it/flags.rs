@@ -35,7 +35,7 @@ const STAND_IN: &str = "generic-cloud-controller-manager";
 /// Merges the cloud's credentials into Azure's configuration. It is not a cloud-controller-manager.
 const INJECTOR: &str = "azure-config-credentials-injector";
 
-/// Its flags: openshift/cluster-cloud-controller-manager-operator,
+/// The flags of Azure's injector: openshift/cluster-cloud-controller-manager-operator,
 /// `cmd/azure-config-credentials-injector/main.go`.
 const INJECTOR_FLAGS: [&str; 5] = [
     "--cloud-config-file-path",
@@ -152,7 +152,7 @@ fn starts_of_plan(plan: &Plan, name: &str, is_known: bool) -> Result<Vec<Start>>
     Ok(all)
 }
 
-/// What the program of a provider is called here: Azure's images do not have the cloud in its name.
+/// The name of a provider's program in the tests: the names of programs in Azure's images do not contain the cloud.
 pub(crate) fn built_as(provider: &str, program: &str) -> String {
     let is_azure = provider == "azure" && program.starts_with("cloud-");
     if is_azure { format!("azure-{program}") } else { program.to_owned() }
@@ -240,7 +240,7 @@ impl Programs {
         Ok(flags)
     }
 
-    /// What a stand-in says of the first flag that it does not have.
+    /// The message of the generic program about the first flag that it does not have.
     async fn stand_in_lacks(&self, start: &Start) -> Result<Option<String>> {
         if self.folder.join(&start.program).is_file() {
             return Ok(None);

@@ -108,7 +108,7 @@ fn planned() -> Result<Vec<Object>> {
     Ok(plan.objects().iter().filter(|object| guard::is_of_guard(object.value())).cloned().collect())
 }
 
-/// What the API server answers to the deletion of a node.
+/// Deletes a node, and returns the refusal of the API server.
 async fn delete(client: &Client, name: &str) -> Result<(), String> {
     delete_with(client, name, &DeleteParams::default()).await
 }
@@ -178,7 +178,7 @@ async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Resul
     nodes(&client).patch("foreign", &PatchParams::default(), &Patch::Merge(json!({"spec": {"taints": null}}))).await?;
     all.listed.insert(entry(&nodes(&client).get("foreign").await?));
     all.granted.insert("foreign".to_owned());
-    // It was ready meanwhile; it was created again.
+    // The node was ready in the meantime; the node was recreated.
     set_ready(&client, "again", "Unknown", ago(600)).await?;
     nodes(&client).delete("new", &DeleteParams::default()).await?;
     add_node(&client, "new", since, json!({})).await?;
@@ -253,7 +253,7 @@ impl Fixture {
         Ok(node)
     }
 
-    /// What the cloud-controller-manager does for a node that it takes for gone.
+    /// Requests the deletion of a node, and writes the Events, as a cloud-controller-manager does for a node that is gone.
     async fn ask_for(&self, node: &DynamicObject) -> Result<()> {
         let name = node.metadata.name.clone().context("a name")?;
         let refusal = delete(&self.ccm, &name).await.expect_err("a node that is not confirmed");
@@ -441,7 +441,7 @@ async fn a_grant_ends_with_a_flap_a_changed_policy_and_the_operator() -> Result<
         fixture.role_is(&granted).await?;
     }
 
-    // It was ready meanwhile: the policy knows it before the operator does.
+    // The node was ready in the meantime: the policy sees this before the operator does.
     set_ready(client, "gone", "Unknown", ago(650)).await?;
     let refusal = delete(&fixture.ccm, "gone").await.expect_err("another state");
     assert!(refusal.contains("its deletion is not confirmed"), "{refusal}");
@@ -592,7 +592,7 @@ async fn without_the_events_nothing_is_confirmed_and_the_status_says_so() -> Res
 }
 
 #[tokio::test]
-async fn a_rehearsal_tells_what_would_go_and_leaves_no_permission() -> Result<()> {
+async fn a_rehearsal_names_the_nodes_to_delete_and_grants_no_permission() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let operator = cluster.start()?;
     let enabled = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
@@ -641,7 +641,7 @@ async fn a_rehearsal_tells_what_would_go_and_leaves_no_permission() -> Result<()
 }
 
 #[tokio::test]
-async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Result<()> {
+async fn a_paused_removed_or_unreadable_ccm_reports_no_old_state() -> Result<()> {
     let fixture = Fixture::new().await?;
     let client = &fixture.cluster.client;
     let status = async |what: &str, is_so: &dyn Fn(&Value, &Value) -> bool| {
@@ -662,7 +662,7 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
         nodes.filter_map(|one| one["node"].as_str().or(one.as_str()).map(str::to_owned)).collect::<Vec<_>>()
     };
 
-    // A pause takes the permission back, and goes on looking.
+    // A pause revokes the permission, and the checks continue.
     fixture.cluster.patch("cluster", json!({"spec": {"management": "Paused"}})).await?;
     status("the pause", &|status, safe| {
         names(&status["nodeDeletion"]["waiting"]) == ["gone"]
@@ -717,7 +717,7 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
 const OUTAGE: usize = 45;
 
 #[tokio::test]
-async fn an_outage_is_told_once_for_each_node_and_blamed_on_nobody() -> Result<()> {
+async fn an_outage_is_reported_once_for_each_node_without_a_culprit() -> Result<()> {
     let fixture = Fixture::new().await?;
     for number in 0..OUTAGE {
         fixture.lose(&format!("node-{number:02}"), 700).await?;

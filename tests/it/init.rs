@@ -136,7 +136,7 @@ async fn is_proposed(fixture: &Fixture, descriptor: &Descriptor) -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_written_for_every_provider_passes_all_checks() -> Result<()> {
+async fn the_files_for_every_provider_pass_all_checks() -> Result<()> {
     let catalog = embedded::catalog()?;
     let all: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     let names = all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(",");
@@ -161,7 +161,7 @@ async fn without_a_terminal_flags_are_asked_for_by_name_and_nothing_is_overwritt
     assert!(none.contains("--provider is needed: the provider, one of aws, "), "{none}");
     assert!(fixture.fails(&["--provider", "hclod"])?.contains("did you mean `hcloud`"));
 
-    // A node tells the provider; credentials tells nobody.
+    // A node shows the provider, but nothing shows the credentials.
     fixture.set_provider_id("hcloud://1").await?;
     let token = fixture.fails(&[])?;
     assert!(token.contains("--credentials is needed: the file or folder with the credentials"), "{token}");
@@ -228,7 +228,7 @@ fn answered(fixture: &Fixture, answers: &str) -> Result<(Option<i32>, String)> {
 }
 
 #[tokio::test]
-async fn on_a_terminal_it_asks_and_an_empty_answer_is_what_it_proposes() -> Result<()> {
+async fn on_a_terminal_it_asks_and_an_empty_answer_accepts_its_proposal() -> Result<()> {
     let fixture = Fixture::new("hcloud").await?;
     fixture.set_provider_id("hcloud://1").await?;
     fixture.file("bad", "tokn=x\n")?;

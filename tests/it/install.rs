@@ -37,7 +37,7 @@ fn render(arguments: &[&str]) -> Output {
     Command::new(binary()).args(["render", "install"]).args(arguments).output().expect("the binary")
 }
 
-/// What is printed, without the CustomResourceDefinition, which is a file of its own.
+/// The output of `render install`, without the CustomResourceDefinition, which has its own file.
 fn printed(arguments: &[&str]) -> Result<String> {
     let output = render(arguments);
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -172,7 +172,7 @@ fn the_installation_is_printed() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_installed_is_wrong_usage() -> Result<()> {
+fn an_impossible_installation_is_wrong_usage() -> Result<()> {
     for (arguments, expected) in [
         (&[][..], "give --provider PATH, or --providers: aws, "),
         (&["--providers", "asw"], "did you mean `aws`?"),
@@ -205,7 +205,7 @@ fn the_deployment_has_a_valid_command_line() -> Result<()> {
 }
 
 #[test]
-fn the_documented_role_for_a_secret_grants_what_the_installation_does() -> Result<()> {
+fn the_documented_role_for_a_secret_grants_the_same_as_the_installation() -> Result<()> {
     let page = fs::read_to_string(repository().join("docs/any-kubernetes.md"))?;
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let block = blocks.into_iter().find(|block| block.contains("kind: Role")).context("a Role")?;
@@ -225,7 +225,7 @@ fn the_documented_role_for_a_secret_grants_what_the_installation_does() -> Resul
 }
 
 #[tokio::test]
-async fn an_api_server_takes_the_installation_and_a_second_time_changes_nothing() -> Result<()> {
+async fn an_api_server_accepts_the_installation_and_a_second_apply_changes_nothing() -> Result<()> {
     let plane = pool::lease().await?;
     let client = plane.client()?;
     let text = String::from_utf8(render(&["--providers", "aws,hcloud,vsphere"]).stdout)?;
@@ -248,7 +248,7 @@ async fn an_api_server_takes_the_installation_and_a_second_time_changes_nothing(
 }
 
 #[tokio::test]
-async fn the_operator_may_apply_and_delete_what_a_chosen_provider_needs() -> Result<()> {
+async fn the_operator_may_apply_and_delete_the_objects_of_a_chosen_provider() -> Result<()> {
     let plane = pool::lease().await?;
     let client = plane.client()?;
     let other = plane.namespace("managed").await?;
@@ -277,7 +277,7 @@ async fn the_operator_may_apply_and_delete_what_a_chosen_provider_needs() -> Res
 }
 
 #[tokio::test]
-async fn the_operator_may_not_apply_what_no_chosen_provider_needs() -> Result<()> {
+async fn the_operator_may_not_apply_objects_of_other_providers() -> Result<()> {
     let plane = pool::lease().await?;
     let client = plane.client()?;
     let installed = install(&client, "aws", "kube-system").await?;

@@ -1,4 +1,4 @@
-//! Any Kubernetes: the API of `CloudControllerManager` on a real API server, and what is rendered for one.
+//! Any Kubernetes: the API of `CloudControllerManager` on a real API server, and the objects that `render ccm` prints.
 
 use std::{
     fs,
@@ -239,7 +239,7 @@ fn the_definition_has_no_rule_without_a_case_and_no_limit_that_the_program_does_
 }
 
 #[tokio::test]
-async fn defaults_are_stored_and_what_identifies_a_ccm_cannot_be_changed() -> Result<()> {
+async fn defaults_are_stored_and_the_identity_of_a_ccm_cannot_be_changed() -> Result<()> {
     let plane = pool::lease().await?;
     let client = plane.client()?;
     install_crd(&client).await?;
@@ -299,7 +299,7 @@ spec:
 ";
 
 #[test]
-fn what_would_be_applied_is_printed_or_written() -> Result<()> {
+fn the_objects_to_apply_are_printed_or_written() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let output = render(folder.path(), AWS, &["--kubernetes-version", "v1.35.4", "--distribution", "k3s"]);
     let error = text(output.stderr);

@@ -66,7 +66,7 @@ pub(crate) fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ccm-operator"))
 }
 
-/// Whether the user running the tests has the permissions that a test needs. In CI a missing permission fails the test: it must
+/// Whether the user who runs the tests has the permissions that a test needs. In CI a missing permission fails the test: it must
 /// not pass without a check.
 pub(crate) fn can(what: &str, is_possible: bool) -> bool {
     assert!(is_possible || std::env::var_os("CI").is_none(), "CI must run this test as a user who can {what}");

@@ -7,7 +7,7 @@ mod shapes;
 
 /// The bytes of the smaller text; large enough that its processor time can be measured.
 const SMALL: usize = 8 * 1024;
-/// How many times longer the other text is.
+/// The factor between the lengths of the two texts.
 const FACTOR: u8 = 16;
 
 /// Processor time, which other work on the machine hardly changes: growth with the square would be 256 times as much.

@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn metrics_are_for_those_who_may_get_them() -> Result<()> {
+async fn only_users_with_permission_get_the_metrics() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let port = free_port()?;
     let address = format!("--metrics-bind-address=127.0.0.1:{port}");

@@ -1,4 +1,4 @@
-//! What the payload brings for the cluster's monitoring: alerts that fire for their cause and for nothing else, each with its
+//! The monitoring in the payload: alerts that fire for their cause and for nothing else, each with its
 //! page, and the objects by which OpenShift's Prometheus finds the operator.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
@@ -82,7 +82,7 @@ async fn each_alert_fires_for_its_cause_and_for_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn each_alert_has_a_page_and_what_openshift_asks_for() -> Result<()> {
+fn each_alert_has_a_page_and_the_labels_that_openshift_requires() -> Result<()> {
     let operations = fs::read_to_string(repository().join("docs/operations.md"))?;
     let mut pages = BTreeSet::new();
     for alert in alerts()? {
@@ -131,7 +131,7 @@ fn the_service_monitor_selects_the_metrics_service() -> Result<()> {
     let namespaces = payload("_00_namespace", "Namespace")?;
     let own = namespaces.iter().find(|object| object["metadata"]["name"] == namespace).context("the namespace")?;
     assert_eq!(own["metadata"]["labels"]["openshift.io/cluster-monitoring"], "true");
-    // The alert of a missing operator has nothing but the job's name, which is that of the Service.
+    // The alert for a missing operator uses only the job's name, which is the name of the Service.
     let expression = format!("job=\"{name}\"");
     assert!(alerts()?.iter().any(|alert| text(alert, "expr").contains(&expression)), "{expression}");
     Ok(())

@@ -175,7 +175,7 @@ fn shown(page: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_objects_show_needs_no_log() -> Result<()> {
+async fn causes_that_objects_show_need_no_log() -> Result<()> {
     let cluster = cluster("aws").await?;
     let admin = cluster.plane.kubeconfig_admin();
     let all = async |code: i32, reason: &str| {
@@ -260,7 +260,7 @@ async fn the_log_of_the_leader_shows_the_rest() -> Result<()> {
     node(&cluster, "worker", "False", waiting()).await?;
     let secret = "https://user:hunter2@proxy: \u{1b}[2J401 AuthFailure: AWS was not able to validate the provided access credentials";
     kubelet.log(&[&failed("other", "instance not found"), &failed("worker", secret)]);
-    // Those who may do everything can be told from the administrator in the audit log.
+    // A user with all permissions has another name than the administrator in the audit log.
     account(&cluster, "reader", json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])).await?;
     let reader = cluster.plane.service_account_kubeconfig("kube-system", "reader").await?;
     let mark = cluster.mark().await?;
@@ -312,7 +312,7 @@ async fn the_log_of_the_leader_shows_the_rest() -> Result<()> {
     let picture = terminal::picture("Why a node waits, by ccm-operator", "ccm-operator nodes worker", &shown(&text));
     pages::is_current("docs/pictures/nodes.svg", &picture);
 
-    // Who may see nodes only is told what else there is, and how to see it.
+    // A user who may read only nodes gets the commands that show the rest.
     account(&cluster, "limited", json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}])).await?;
     let limited = cluster.plane.service_account_kubeconfig("kube-system", "limited").await?;
     // Whether the node has waited long enough for that to be wrong depends on this machine.
@@ -371,7 +371,7 @@ async fn found(cluster: &Kubernetes, node: &str, expected: &str, limit: Duration
 }
 
 #[tokio::test]
-async fn a_cloud_that_answers_without_an_id_is_told_from_one_that_has_no_instance() -> Result<()> {
+async fn an_answer_without_an_id_is_distinguished_from_a_missing_instance() -> Result<()> {
     let (cluster, kubelet) = working().await?;
     node(&cluster, "worker", "False", waiting()).await?;
     kubelet.log(&[&failed("worker", "cloud provider does not set node provider ID for node worker")]);
@@ -380,7 +380,7 @@ async fn a_cloud_that_answers_without_an_id_is_told_from_one_that_has_no_instanc
 
 #[tokio::test]
 #[ignore = "a node has two minutes for it: make test-reasons"]
-async fn what_an_initialized_node_still_waits_for() -> Result<()> {
+async fn an_initialized_node_may_still_wait_for_other_programs() -> Result<()> {
     let (cluster, _kubelet) = working().await?;
     let tainted = json!({"providerID": "aws:///eu-west-1a/i-1", "podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"],
         "taints": [{"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}]});
@@ -511,7 +511,7 @@ async fn a_deletion_is_confirmed_by_name_and_uid() -> Result<()> {
 }
 
 #[tokio::test]
-async fn on_openshift_the_cloud_controller_manager_of_the_platform_is_looked_at() -> Result<()> {
+async fn on_openshift_the_ccm_of_the_platform_is_examined() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let admin = lab.plane.kubeconfig_admin();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "openshift-worker"}, "spec": waiting()});

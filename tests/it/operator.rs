@@ -200,7 +200,7 @@ fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn signals_ask_what_it_does_and_end_it_at_once() -> Result<()> {
+async fn signals_log_the_state_and_end_the_process_at_once() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
     let operator = lab.start_through(proxy.kubeconfig())?;

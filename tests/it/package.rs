@@ -156,7 +156,7 @@ fn an_image_layout_is_written_whole_or_not_at_all() -> Result<()> {
 }
 
 #[test]
-fn what_is_packed_or_made_is_as_readable_as_the_umask_allows() -> Result<()> {
+fn written_packages_are_as_readable_as_the_umask_allows() -> Result<()> {
     let image = format!("--image=registry.example.test/acme:v1@sha256:{}", "0".repeat(64));
     let script = "umask \"$1\" && \"$0\" provider pack exoscale && \"$0\" provider pack exoscale --configmap && \
                   \"$0\" provider pack exoscale --oci-layout exoscale && \"$0\" provider new acme \"$2\"";
@@ -180,7 +180,7 @@ fn what_is_packed_or_made_is_as_readable_as_the_umask_allows() -> Result<()> {
     Ok(())
 }
 
-/// Who looks at what is beside the blobs of a layout, people or `verify`, looks at another package than the one that is pinned.
+/// Files beside the blobs of a layout are refused: a reviewer, or `verify`, could take them for the package that is pinned.
 #[test]
 fn nothing_beside_a_layout_is_taken_for_the_package() -> Result<()> {
     let folder = TempDir::new()?;
@@ -209,7 +209,7 @@ fn nothing_beside_a_layout_is_taken_for_the_package() -> Result<()> {
     Ok(())
 }
 
-/// What people see, and what programs read.
+/// Neither the tables nor the JSON contain control characters.
 #[test]
 fn nothing_in_an_output_steers_a_terminal() -> Result<()> {
     let folder = TempDir::new()?;
@@ -241,7 +241,7 @@ fn nothing_in_an_output_steers_a_terminal() -> Result<()> {
 }
 
 #[test]
-fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
+fn a_folder_that_is_no_package_is_refused_with_a_reason() -> Result<()> {
     let folder = TempDir::new()?;
     let mut tar = exoscale()?.tar();
     tar[100] = b'1';

@@ -50,7 +50,7 @@ fn clouds(catalog: &Catalog) -> Vec<Cloud<'_>> {
     all
 }
 
-/// What a cloud is called: how the comment begins that its descriptor begins with.
+/// The name of a cloud for people: the beginning of the first comment in its descriptor.
 fn title(name: &str) -> String {
     let path = format!("{}/assets/{name}/kubernetes/provider.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();

@@ -182,7 +182,7 @@ fn names_only_objects_of_providers(root: &Path, catalog: &Catalog) -> Result<()>
         }
         for resource in items(&rule["resources"]) {
             for name in items(&rule["resourceNames"]) {
-                // An object with an immutable change is recreated, with a stand-in of this name meanwhile.
+                // An object with an immutable change is recreated, after a temporary object of this name.
                 let stands_for = match text(resource) {
                     "deployments" | "daemonsets" | "rolebindings" | "clusterrolebindings" => {
                         text(name).strip_suffix("-next")

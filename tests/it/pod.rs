@@ -34,13 +34,13 @@ const LOG: &str = "log";
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What a container has that its pod does not say.
+/// The parts of a container that come from its image and its machine.
 pub(crate) struct Image {
     /// The image's one file.
     pub(crate) program: PathBuf,
-    /// What the image and the machine below set in its environment, under what the pod sets.
+    /// The variables that the image and the machine set; the pod overrides them.
     pub(crate) environment: Vec<(String, String)>,
-    /// The host name: that of the node, as every pod on the network of the host has it.
+    /// The host name of the node, which every pod on the network of the host has.
     pub(crate) node: &'static str,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Container {
     probe: String,
     /// The token of its account.
     pub(crate) token: String,
-    /// Its root folder and its log.
+    /// The folder with the container's root folder and its log.
     dir: TempDir,
 }
 
-/// Whether this user can give a process a root folder and a user of its own.
+/// Whether this user can give a process its own root folder and user.
 pub(crate) fn is_possible() -> bool {
     let tried = unshare("node", "65532", "65532", Path::new("/")).arg("true").stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
@@ -149,7 +149,7 @@ impl Container {
         Ok(scrape::get(self.port, token, path).await?.0)
     }
 
-    /// Its output.
+    /// The output of the container.
     pub(crate) fn log(&self) -> String {
         self.process.log()
     }

@@ -175,7 +175,7 @@ async fn a_manifest_is_checked_before_it_is_applied() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_caller_may_not_see_is_not_checked() -> Result<()> {
+async fn objects_that_the_caller_may_not_read_are_not_checked() -> Result<()> {
     let cluster = Kubernetes::new("hcloud").await?;
     is_served(&cluster).await?;
     let folder = TempDir::new()?;
@@ -203,7 +203,7 @@ async fn what_the_caller_may_not_see_is_not_checked() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_first_installation_waits_for_the_checks_and_what_is_installed_is_left_alone() -> Result<()> {
+async fn a_first_installation_waits_for_the_checks_and_an_installed_ccm_is_left_alone() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     put_pod(&cluster, "cloud-node,cloud-node-lifecycle").await?;
     let operator = cluster.start()?;
@@ -227,7 +227,7 @@ async fn a_first_installation_waits_for_the_checks_and_what_is_installed_is_left
     .await?;
     assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
 
-    // A lease tells as much as a pod.
+    // A lease is as good a sign as a pod.
     objects::apply(&cluster.client, lease(K3S, Timestamp::now())).await?;
     kubelet::add_node(&cluster.client, "stub", &[]).await?;
     set_version(&cluster.client, "stub", "v1.35.4+k3s1").await?;
@@ -280,7 +280,7 @@ async fn a_first_installation_waits_for_the_checks_and_what_is_installed_is_left
     Ok(())
 }
 
-/// Whether a request is one of the checks.
+/// Whether a request belongs to the checks.
 fn is_question(request: &Request) -> bool {
     let text = describe(request);
     text.starts_with("list pods") || text.contains("selfsubjectrulesreviews") || text.starts_with("get namespaces")
@@ -337,7 +337,7 @@ async fn two_with_the_same_controllers_exclude_each_other_unless_their_clouds_ke
 }
 
 #[tokio::test]
-async fn what_runs_goes_before_a_change_of_an_older_one() -> Result<()> {
+async fn a_running_ccm_takes_precedence_over_a_change_of_an_older_one() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let operator = cluster.start()?;
     let services = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"});

@@ -41,7 +41,7 @@ mod decoys;
 use decoys::{decoys, untouched};
 
 const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
-/// How many changes of the platform one cluster goes through.
+/// The number of changes of the platform for one cluster.
 const PART: usize = 24;
 
 /// Every object in the cluster with the label of our set that we have applied.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// The DaemonSet.
 pub(crate) const DAEMON_SET: &str = "aws-cloud-controller-manager";
-/// Its account.
+/// The account of the published cloud-controller-manager.
 pub(crate) const ACCOUNT: &str = "cloud-controller-manager";
 /// The names of the ClusterRole and its binding.
 pub(crate) const PERMISSIONS: &str = "system:cloud-controller-manager";

@@ -1,7 +1,7 @@
-//! What the API server stores of a package is what the rules for it have seen.
+//! The API server stores a package exactly as the rules for it have read it.
 //!
 //! Each value in the manifests is replaced by null and by a value of each other type. Either the rules refuse the package, or the API
-//! server refuses the object, or it stores what stands there.
+//! server refuses the object, or it stores the value as it is.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// How many requests are under way.
+/// The number of requests that run at once.
 const AT_ONCE: usize = 16;
 
 /// A value that is replaced: the bundle, its manifest, the JSON pointer, and by what.
@@ -115,7 +115,7 @@ fn differs(ours: &Value, stored: &Value, at: &str) -> Option<String> {
     }
 }
 
-/// What the API server would store; `None` if it refuses the object.
+/// The object as the API server would store it; `None` if the API server refuses it.
 async fn stored(client: &Client, object: &Object) -> Result<Option<Value>> {
     let params = PatchParams::apply("test").force().dry_run();
     let api = request::api(client, object.kind(), object.namespace());
@@ -127,7 +127,7 @@ async fn stored(client: &Client, object: &Object) -> Result<Option<Value>> {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_what_the_rules_have_seen() -> Result<()> {
+async fn stored_objects_equal_those_that_the_rules_have_read() -> Result<()> {
     let parsed_providers = package();
     let found = check_external(&parsed_providers, &Policy::default()).findings;
     ensure!(found.is_empty(), "{found:#?}");

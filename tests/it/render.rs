@@ -147,7 +147,7 @@ fn the_objects_of_a_cluster_are_a_folder_or_one_stream() -> Result<()> {
 }
 
 #[test]
-fn files_of_others_are_left_alone_and_ours_replaced() -> Result<()> {
+fn other_files_are_left_alone_and_ours_are_replaced() -> Result<()> {
     let files = Files::new()?;
     fs::create_dir_all(files.destination().join("bootstrap"))?;
     let other = files.destination().join("bootstrap/other.yaml");
@@ -205,7 +205,7 @@ fn a_cluster_without_a_cloud_config_gets_the_smallest() -> Result<()> {
 }
 
 #[test]
-fn what_may_hold_passwords_is_not_readable_by_others() -> Result<()> {
+fn files_that_may_hold_passwords_are_not_readable_by_others() -> Result<()> {
     let files = Files::new()?;
     for (umask, expected) in [("077", 0o600), ("000", 0o640)] {
         let script = format!(
@@ -228,7 +228,7 @@ fn what_may_hold_passwords_is_not_readable_by_others() -> Result<()> {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() -> Result<()> {
+fn files_of_a_killed_process_are_removed() -> Result<()> {
     let files = Files::new()?;
     for folder in ["bootstrap", "config"] {
         fs::create_dir_all(files.destination().join(folder))?;

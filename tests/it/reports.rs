@@ -1,4 +1,4 @@
-//! What the status of a `CloudControllerManager` says where little is known: in each state what is true then.
+//! The status of a `CloudControllerManager` while little is known: it is true in each state.
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{cluster::request, object::KINDS};
@@ -39,7 +39,7 @@ async fn reason_is(cluster: &Kubernetes, operator: &Operator, name: &str, type_:
 }
 
 #[tokio::test]
-async fn it_is_told_why_no_nodes_are_initialized_and_of_which_generation_each_condition_is() -> Result<()> {
+async fn the_status_says_why_no_nodes_are_initialized_and_the_generation_of_each_condition() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let operator = cluster.start()?;
     cluster.create("cluster", aws()).await?;
@@ -71,7 +71,7 @@ async fn it_is_told_why_no_nodes_are_initialized_and_of_which_generation_each_co
 }
 
 #[tokio::test]
-async fn a_start_that_stays_blind_keeps_what_it_does_not_know() -> Result<()> {
+async fn an_operator_that_sees_nothing_keeps_the_unknown_parts_of_the_status() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let operator = cluster.start()?;
     cluster.create("cluster", aws()).await?;
@@ -105,7 +105,7 @@ async fn a_start_that_stays_blind_keeps_what_it_does_not_know() -> Result<()> {
     Ok(())
 }
 
-/// What `helm upgrade` leaves, which never changes a definition.
+/// `helm upgrade` never changes a definition, so the definition may be older than the operator.
 #[tokio::test]
 async fn under_a_definition_that_is_older_than_the_operator_the_rest_of_the_status_is_written() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
@@ -150,7 +150,7 @@ async fn under_a_definition_that_is_older_than_the_operator_the_rest_of_the_stat
     }
     assert_eq!(live["status"]["nodeDeletion"], Value::Null);
     assert!(live["status"]["provider"]["version"].is_string(), "{live:#}");
-    // A change is written as well, and the log has it once, however often the whole status is tried.
+    // A change is written, too, and logged once, however often the whole status is tried.
     cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 3}}})).await?;
     cluster.ready(&operator, "cluster").await?;
     let mark = cluster.mark().await?;

@@ -23,7 +23,7 @@ fn error(output: &Output) -> String {
 }
 
 #[test]
-fn a_folder_is_written_that_says_what_comes_next() -> Result<()> {
+fn a_folder_is_written_that_describes_the_next_steps() -> Result<()> {
     let folder = TempDir::new()?;
     let output = new(
         folder.path(),

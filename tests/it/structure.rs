@@ -1,5 +1,5 @@
-//! The structure of the source tree: layers that import only layers above them, IO only where a name says so, no
-//! import circles. ARCHITECTURE.md describes the same layers.
+//! The structure of the source tree: layers that import only layers above them, IO only in files whose names say so, no
+//! import cycles. ARCHITECTURE.md describes the same layers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ struct Layer {
     name: &'static str,
     /// The folder of the crate's sources.
     sources: &'static str,
-    /// Whether only its files named in [`IO_FILES`] may do IO.
+    /// Whether only the files in [`IO_FILES`] may do IO.
     is_pure: bool,
 }
 
@@ -61,7 +61,7 @@ const LAYERS: [Layer; 21] = [
 /// In a pure layer the files of these names do IO, and no others.
 const IO_FILES: [&str; 3] = ["read", "write", "dry_run"];
 
-/// What pure code neither imports nor names.
+/// Paths that pure code neither imports nor names.
 const IO_PATHS: [&str; 14] = [
     "kube::",
     "tokio::",
@@ -81,9 +81,9 @@ const IO_PATHS: [&str; 14] = [
 
 /// A source file of one of the crates.
 struct Module {
-    /// Its path in its crate, such as `text::yaml`.
+    /// The path in the crate, such as `text::yaml`.
     path: String,
-    /// What it imports, flattened: `crate::text::yaml`, `std::fs`.
+    /// The imports, flattened: `crate::text::yaml`, `std::fs`.
     imports: Vec<String>,
     code: String,
     lines: usize,
@@ -94,7 +94,7 @@ impl Module {
         self.path.split("::").next().unwrap_or_default()
     }
 
-    /// Whether it may do IO.
+    /// Whether the module may do IO.
     fn is_io(&self) -> bool {
         let is_pure = LAYERS.iter().any(|layer| layer.name == self.layer() && layer.is_pure);
         !is_pure || IO_FILES.contains(&self.path.rsplit("::").next().unwrap_or_default())
@@ -290,17 +290,17 @@ fn pure_code_does_no_io() -> Result<()> {
 }
 
 #[test]
-fn imports_make_no_circle() -> Result<()> {
+fn imports_form_no_cycle() -> Result<()> {
     let modules = modules()?;
     let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for module in &modules {
         let targets = module.imports.iter().filter_map(|import| imported(import, &modules));
-        // A parent and what is inside it are one thing to the rest.
+        // To other modules, a parent and its children are one module.
         let others =
             targets.filter(|other| !is_inside(&module.path, &other.path) && !is_inside(&other.path, &module.path));
         edges.insert(&module.path, others.map(|other| other.path.as_str()).collect());
     }
-    // What imports only what is settled is settled; what is left in the end is a circle, or imports one.
+    // A module that imports only settled ones is settled. Modules that are left form a cycle, or import one.
     loop {
         let settled: Vec<&str> =
             edges.iter().filter(|(_, targets)| targets.is_empty()).map(|(path, _)| *path).collect();
@@ -316,11 +316,11 @@ fn imports_make_no_circle() -> Result<()> {
     Ok(())
 }
 
-/// What may be named in one layer only: OpenShift's documents, and the object that holds the status.
+/// The words that only one layer may use: OpenShift's documents, and the object that holds the status.
 const ONLY_IN: [(&str, &str); 2] = [("facts", "facts::openshift"), ("status", "ClusterOperator")];
 
 #[test]
-fn sources_of_facts_and_the_status_object_have_one_place() -> Result<()> {
+fn only_one_layer_names_the_documents_and_only_one_the_status_object() -> Result<()> {
     for (layer, word) in ONLY_IN {
         for module in modules()?.iter().filter(|module| module.layer() != layer) {
             let names_it = |text: &str| text.contains(word);
@@ -342,33 +342,141 @@ fn only_the_executor_proves_that_objects_are_as_planned() -> Result<()> {
     Ok(())
 }
 
-/// One value holds what speaks with an API server, so that a process may have several.
+/// The declarations of types and statics in a file, each with its body.
+fn declarations(code: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for line in code.lines() {
+        let words = line.split_whitespace().filter(|word| !word.starts_with("pub"));
+        let words: Vec<_> = words.skip_while(|word| word.ends_with(')')).collect();
+        let begins = matches!(words.as_slice(), ["struct" | "enum" | "static" | "type", ..])
+            || matches!(words.as_slice(), ["const", name, ..] if *name != "fn");
+        if begins && !is_open {
+            found.push(String::new());
+            is_open = true;
+        }
+        if let Some(declaration) = found.last_mut().filter(|_| is_open) {
+            *declaration += line;
+            let count = |bracket| declaration.matches(bracket).count();
+            is_open = count('{') != count('}') || !line.ends_with([';', '}']);
+        }
+    }
+    found
+}
+
+/// A target holds all connections to one API server, so that a process may have several targets.
 #[test]
 fn in_the_controllers_only_a_target_keeps_a_client() -> Result<()> {
-    for module in modules()?.iter().filter(|module| module.layer() == "controllers") {
-        let keeper = keeps_a_client(&module.code);
-        assert!(keeper.is_none() || module.path == "controllers::target", "{} keeps a client: {keeper:?}", module.path);
-    }
-    assert!(keeps_a_client("struct A {\n    own: Option<Client>,\n}\n").is_some());
-    assert!(keeps_a_client("static A: OnceLock<Client> = OnceLock::new();\n").is_some());
-    assert!(keeps_a_client("struct A(kube::Client);\n").is_some());
-    assert_eq!(keeps_a_client("struct A {\n    own: u8,\n}\nfn f(\n    client: Client,\n) {\n}\n"), None);
+    let keeps_client = |declaration: &String| {
+        let mut words = declaration.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.any(|word| ["Client", "Api"].contains(&word))
+    };
+    let modules = modules()?;
+    let controllers = modules.iter().filter(|module| module.layer() == "controllers");
+    let keeping = controllers.filter(|module| declarations(&module.code).iter().any(keeps_client));
+    assert_eq!(keeping.map(|module| module.path.as_str()).collect::<Vec<_>>(), ["controllers::target"]);
     Ok(())
 }
 
-/// The first line of a struct or of a static that holds a client.
-fn keeps_a_client(code: &str) -> Option<&str> {
-    let mut is_in_struct = false;
-    code.lines().find(|line| {
-        let is_struct = line.contains("struct ") && !line.trim_start().starts_with("//");
-        is_in_struct = is_struct || (is_in_struct && *line != "}");
-        let mut words = line.split(|character: char| !character.is_alphanumeric());
-        (is_in_struct || line.contains("static ")) && words.any(|word| word == "Client")
-    })
+#[test]
+fn declarations_are_those_of_types_and_statics() {
+    let code = "pub(super) struct A {\n    b: Option<kube::Client>,\n}\nfn f(\n    c: Client,\n) {\n}\nstruct D(Api<E>);\n\
+                enum F {\n    G { h: u8 },\n}\nimpl A {\n    const I: u8 = 1;\n    const fn j() {}\n}\nstatic K: L = L {};\n";
+    let expected = [
+        "pub(super) struct A {    b: Option<kube::Client>,}",
+        "struct D(Api<E>);",
+        "enum F {    G { h: u8 },}",
+        "    const I: u8 = 1;",
+        "static K: L = L {};",
+    ];
+    assert_eq!(declarations(code), expected);
+}
+
+/// Every file of the repository, by its path, without what Git ignores.
+fn files() -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut folders = vec![repository().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if entry.file_type()?.is_dir() {
+                if name != "target" && name != ".git" {
+                    folders.push(entry.path());
+                }
+                continue;
+            }
+            found.push(entry.path().strip_prefix(repository())?.display().to_string());
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a path fits a pattern in which `*` stands for any text.
+fn fits(path: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => path == pattern,
+        Some((start, rest)) => path.strip_prefix(start).is_some_and(|path| {
+            (0..=path.len()).filter(|at| path.is_char_boundary(*at)).any(|at| fits(&path[at..], rest))
+        }),
+    }
+}
+
+/// A page may name a file of a crate by its layer, and a file of the section's folder by its name alone.
+fn is_named(file: &str, path: &str) -> bool {
+    let pattern = path.replace("<cloud>", "*").replace('…', "*");
+    let pattern = if pattern.ends_with('/') { format!("{pattern}*") } else { pattern };
+    let roots = [BASE, CORE, KIT, OPERATOR].map(|sources| format!("{sources}/"));
+    let in_crate = roots.iter().find_map(|sources| file.strip_prefix(sources));
+    let name = file.rsplit('/').next().filter(|_| !pattern.contains('/'));
+    [Some(file), in_crate, name].into_iter().flatten().any(|file| fits(file, &pattern))
+}
+
+/// The single words of a text that are quoted as code.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2).filter(|quoted| !quoted.contains(char::is_whitespace))
 }
 
 #[test]
-fn a_file_is_read_in_one_sitting() -> Result<()> {
+fn the_paths_in_the_guides_of_contributors_exist() -> Result<()> {
+    let files = files()?;
+    let mut paths = 0;
+    for guide in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(repository().join(guide))?;
+        for path in quoted(&text) {
+            let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+            let is_file = ["rs", "md", "yaml", "toml", "json", "sh"].contains(&extension);
+            if is_file || path.ends_with('/') {
+                assert!(files.iter().any(|file| is_named(file, path)), "{guide}: {path} does not exist");
+                paths += 1;
+            }
+        }
+    }
+    assert!(paths > 100, "{paths}");
+    Ok(())
+}
+
+#[test]
+fn the_names_of_code_where_a_change_goes_exist() -> Result<()> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let modules = modules()?;
+    let words: BTreeSet<_> = modules.iter().flat_map(|module| module.code.split(|c| !is_part(c))).collect();
+    let architecture = fs::read_to_string(repository().join("ARCHITECTURE.md"))?;
+    let (_, section) = architecture.split_once("\n## Where a change goes\n").context("no section")?;
+    let (section, _) = section.split_once("\n## ").context("no end of the section")?;
+    let is_item = |name: &&str| {
+        let is_code = name.contains(['_', ':']) || name.starts_with(|c: char| c.is_ascii_uppercase());
+        is_code && name.chars().all(|c| is_part(c) || c == ':') && !name.starts_with("ccm_operator")
+    };
+    for item in quoted(section).filter(is_item) {
+        let name = item.rsplit(':').next().unwrap_or_default();
+        assert!(words.contains(name), "ARCHITECTURE.md names {item}, which no code has");
+    }
+    Ok(())
+}
+
+#[test]
+fn no_file_has_more_than_400_lines() -> Result<()> {
     let longest = modules()?.into_iter().map(|module| (module.lines, module.path)).max();
     assert!(longest.as_ref().is_some_and(|(lines, _)| *lines <= 400), "{longest:?}");
     Ok(())

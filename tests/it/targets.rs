@@ -32,10 +32,10 @@ use crate::{
     },
 };
 
-/// What is deleted and has to come back.
+/// The object that the test deletes and the operator has to restore.
 const SERVICE: &str = "aws-cloud-controller-manager";
 
-/// What the controllers of a cluster are told, for as long as they run.
+/// The signals to the controllers of a cluster.
 struct Told {
     leadership: watch::Sender<Leadership>,
     shutdown: watch::Sender<bool>,
@@ -108,7 +108,7 @@ async fn comes_back(lab: &Lab) -> Result<()> {
 }
 
 #[tokio::test]
-async fn two_clusters_converge_in_one_process_and_one_that_hangs_keeps_nothing_from_the_other() -> Result<()> {
+async fn two_clusters_converge_in_one_process_and_one_that_hangs_does_not_block_the_other() -> Result<()> {
     let (first, second) = (Lab::new(&Cluster::default()).await?, Lab::new(&Cluster::default()).await?);
     let proxy = Faults::start(first.kubeconfig(), first.dir.path()).await?;
     let told = [Told::new(), Told::new()];

@@ -1,4 +1,4 @@
-//! What the metrics server offers in each TLS profile, as OpenSSL finds it, compared with the table of docs/operations.md.
+//! The cipher suites of the metrics server in each TLS profile, as OpenSSL finds them, compared with the table of docs/operations.md.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ fn profiles() -> [(&'static str, &'static str, Value); 5] {
     ]
 }
 
-/// The suites that a server accepts in a version, as a client that takes away one after the other finds them.
+/// The suites that a server accepts in a version, found by a client that removes one after the other from its offer.
 fn suites(server: &str, flag: &str) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     loop {
@@ -113,7 +113,7 @@ async fn row(name: &str, lab: &Lab, server: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn the_table_of_the_docs_is_what_the_metrics_server_offers() -> Result<()> {
+async fn the_table_of_the_docs_has_the_suites_of_the_metrics_server() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let (port, arguments) = serving_from(&lab.dir.path().join("serving"))?;
     let operator = lab.start_as(POD_UID, &arguments.each_ref().map(String::as_str))?;

@@ -94,7 +94,7 @@ impl Fixture {
         Ok(pods)
     }
 
-    /// What was there is as it was, and nothing of a test is left. The controllers of the cluster may make something meanwhile.
+    /// Checks that earlier objects are unchanged, and that no object of a test is left. The cluster's controllers may create others.
     async fn assert_removed(&self, said: &str) -> Result<()> {
         let now = all(&self.cluster.client).await?;
         assert_eq!(self.before.difference(&now).collect::<Vec<_>>(), [] as [&String; 0], "{said}");
@@ -108,7 +108,7 @@ impl Fixture {
     }
 }
 
-/// Every object that a test may touch, with its version: what is changed has another.
+/// Every object that a test may change, with its resource version, which a change would replace.
 async fn all(client: &Client) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let others = ["Namespace", "Secret", "Lease"].map(|kind| match kind {
@@ -233,7 +233,7 @@ async fn a_signal_removes_everything() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_left_after_a_second_signal_is_named_with_the_command() -> Result<()> {
+async fn objects_left_after_a_second_signal_are_named_with_the_command() -> Result<()> {
     let fixture = Fixture::new().await?;
     // Nothing ends the pod: its workload cannot go.
     let (process, pod) = fixture.start().await?;
@@ -296,7 +296,7 @@ async fn missing_permissions_are_named_before_anything_is_made() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_provider_needs_is_asked_for_before_anything_is_made() -> Result<()> {
+async fn missing_inputs_of_the_provider_are_reported_before_any_object_is_created() -> Result<()> {
     let fixture = Fixture::new().await?;
     let admin = fixture.cluster.plane.kubeconfig_admin();
     for (arguments, why) in [

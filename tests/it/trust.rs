@@ -84,7 +84,7 @@ fn for_openshift() -> Result<(TempDir, PathBuf)> {
 }
 
 #[test]
-fn one_provider_s_own_folder_is_checked_by_the_rules_for_those_of_others() -> Result<()> {
+fn the_folder_of_one_provider_is_checked_by_the_rules_for_external_ones() -> Result<()> {
     let (_kept, sound) = kubernetes("", "")?;
     let output = provider(&["verify", path(&sound)]);
     let table = String::from_utf8(output.stdout)?;
@@ -111,7 +111,7 @@ fn one_provider_s_own_folder_is_checked_by_the_rules_for_those_of_others() -> Re
 }
 
 #[test]
-fn a_policy_allows_what_it_names() -> Result<()> {
+fn a_policy_allows_the_values_that_it_lists() -> Result<()> {
     let (kept, folder) = kubernetes("hostNetwork: true", "hostNetwork: true\n      hostPID: true")?;
     let policy = kept.path().join("policy.yaml");
     let verify = |text: &str| -> Result<(Option<i32>, String)> {
@@ -206,7 +206,7 @@ fn printed(arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn the_image_that_is_pinned_is_the_one_that_is_listed_and_applied() -> Result<()> {
+fn the_pinned_image_is_listed_and_applied() -> Result<()> {
     let (kept, folder) = kubernetes("", "")?;
     let image = format!("docker.io/exoscale/cloud-controller-manager:0.34.0@sha256:{}", "0a".repeat(32));
     let listed = printed(&["images", "--kubernetes=1.34", "--provider", path(&folder), "-o", "json"])?;
@@ -255,7 +255,7 @@ fn a_folder_for_openshift_only_is_not_installed_elsewhere() -> Result<()> {
 }
 
 #[test]
-fn permissions_are_printed_for_what_the_operator_would_take() -> Result<()> {
+fn permissions_are_printed_only_for_accepted_providers() -> Result<()> {
     let (_kept, folder) = kubernetes("", "")?;
     let output = provider(&["rbac", path(&folder), "--namespaces", "cloud", "--secrets", "token"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -305,7 +305,7 @@ async fn apply(client: &Client, object: &Object) -> kube::Result<()> {
 }
 
 #[tokio::test]
-async fn on_openshift_the_printed_permissions_are_what_the_operator_lacks() -> Result<()> {
+async fn on_openshift_the_printed_permissions_are_those_that_the_operator_lacks() -> Result<()> {
     let (_kept, folder) = for_openshift()?;
     let plane = pool::lease().await?;
     let client = plane.client()?;

@@ -16,7 +16,7 @@ use crate::{
 
 /// The user that the vCenter knows.
 pub(crate) const USER: &str = "ccm@vsphere.local";
-/// Its password.
+/// The password of the vCenter.
 pub(crate) const PASSWORD: &str = "correct-password";
 
 /// A running vCenter.
@@ -27,12 +27,12 @@ pub(crate) struct VCenter {
     _dir: TempDir,
 }
 
-/// What it prints about itself.
+/// The JSON that vcsim prints: its address, certificate, datacenters and machines.
 #[derive(Deserialize)]
 pub(crate) struct About {
     url: String,
     pub(crate) port: String,
-    /// Of its server, which signs itself, as PEM.
+    /// The self-signed certificate of the server, as PEM.
     pub(crate) certificate: String,
     /// The datacenter of all machines.
     pub(crate) datacenter: String,

@@ -66,7 +66,7 @@ async fn events(client: &kube::Client, node: &str) -> Result<Vec<(String, String
 }
 
 #[tokio::test]
-async fn the_operator_tells_why_nodes_wait() -> Result<()> {
+async fn the_operator_reports_why_nodes_wait() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     // For the CCM it is a node that was initialized long ago.
     let nodes: Api<Node> = Api::all(cluster.client.clone());
@@ -100,7 +100,7 @@ async fn the_operator_tells_why_nodes_wait() -> Result<()> {
     let condition =
         status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "NodesInitialized").unwrap();
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("CrashLoop")), "{condition:#}");
-    // Texts of others are for those who may read logs.
+    // Texts from the log are only for users who may read logs.
     assert!(!status.to_string().contains("could not be initialized"), "{status:#}");
     let events = eventually("the Event", LIMIT, async || {
         let events = events(&cluster.client, "node-2").await?;

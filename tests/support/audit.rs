@@ -49,7 +49,7 @@ pub struct Request {
     pub code: u16,
     /// When the server received it.
     pub at: Timestamp,
-    /// Whether it was a dry run.
+    /// Whether the request was a dry run.
     pub dry_run: bool,
 }
 
@@ -134,27 +134,27 @@ impl AuditLog {
 }
 
 impl Request {
-    /// Whether it was refused; the absence of an object that is read is no refusal.
+    /// Whether the request was refused; a read of an object that does not exist is not refused.
     pub fn is_refused(&self) -> bool {
         self.code >= 400 && !(self.verb == "get" && self.code == 404)
     }
 
-    /// Whether it changes something.
+    /// Whether the request changes an object.
     pub fn is_write(&self) -> bool {
         !self.dry_run && matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// Whether it is about leader election.
+    /// Whether the request belongs to leader election.
     pub fn is_lease(&self) -> bool {
         self.group == "coordination.k8s.io" && self.resource == "leases"
     }
 
-    /// Whether it is about an event, of either API.
+    /// Whether the request is for an Event, of either API.
     pub fn is_event(&self) -> bool {
         self.resource == "events" && matches!(self.group.as_str(), "" | "events.k8s.io")
     }
 
-    /// Whether it is a successful write, neither of a Lease nor of an Event.
+    /// Whether the request is a successful write, neither of a Lease nor of an Event.
     pub fn counts_as_write(&self) -> bool {
         self.is_write() && !self.is_lease() && !self.is_event() && self.code < 400
     }
@@ -213,7 +213,7 @@ struct ResponseStatus {
 }
 
 impl Event {
-    /// Whether it is the end of a watch, which may follow a later mark. The watch is counted when its answer begins.
+    /// Whether the entry is the end of a watch, which may follow a later mark. The watch is counted when its answer begins.
     fn ends_a_watch(&self) -> bool {
         self.stage == "ResponseComplete" && self.verb == "watch" && self.response_status.code == 200
     }

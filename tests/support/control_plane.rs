@@ -198,7 +198,7 @@ impl ControlPlane {
         self.service_account_kubeconfig_via(self.port(), namespace, name).await
     }
 
-    /// The same through another port of 127.0.0.1, such as that of a [`super::latency::Latency`].
+    /// A kubeconfig of a ServiceAccount for another port of 127.0.0.1, such as that of a [`super::latency::Latency`].
     pub async fn service_account_kubeconfig_via(&self, port: u16, namespace: &str, name: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client()?, namespace);
         // Longer than `make soak`.
@@ -270,7 +270,7 @@ impl ControlPlane {
         ];
         // Admission that changes objects, without a webhook.
         let mut gates = vec!["MutatingAdmissionPolicy=true"];
-        // Servers before Kubernetes 1.34 do not stream lists, unless they are told to.
+        // Servers before Kubernetes 1.34 stream lists only if a feature gate enables it.
         if !streams_lists() {
             gates.push("WatchList=false");
         }

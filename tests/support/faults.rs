@@ -31,7 +31,7 @@ use tokio::{
 /// A fault that is injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered with this status, and Retry-After if there are seconds.
+    /// The request is answered with this status, and with Retry-After if there are seconds.
     Answer(u16, Option<u32>),
     /// The connection is closed without an answer. The request does not reach the server.
     Cut,
@@ -39,11 +39,11 @@ pub enum Fault {
     CutAnswer,
     /// Half of the first piece of the answer is delivered, and nothing more. The connection stays open.
     HalfAnswer,
-    /// It is answered with this status after a while, as by a load balancer.
+    /// The request is answered with this status after a while, as by a load balancer.
     LateAnswer(Duration, u16),
-    /// It is forwarded after a while.
+    /// The request is forwarded after a while.
     Slow(Duration),
-    /// It is forwarded once [`Faults::release`] lets one more go.
+    /// The request is forwarded once [`Faults::release`] allows one more.
     Held,
     /// A watch ends after a while.
     EndWatch(Duration),
@@ -58,7 +58,7 @@ pub enum Fault {
 pub struct Rule {
     /// The fault.
     pub fault: Fault,
-    /// Whether it applies to a request.
+    /// Whether the rule applies to a request.
     pub applies: fn(&Seen) -> bool,
     /// To how many of them it applies.
     pub times: usize,
@@ -67,11 +67,11 @@ pub struct Rule {
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its method.
+    /// The method.
     pub method: Method,
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// Its query, empty when there is none.
+    /// The query, empty if there is none.
     pub query: String,
     /// When it arrived.
     pub at: Instant,
@@ -80,17 +80,17 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether it is a watch.
+    /// Whether the request is a watch.
     pub fn is_watch(&self) -> bool {
         self.query.split('&').any(|pair| pair == "watch=true")
     }
 
-    /// Whether it changes something.
+    /// Whether the request changes an object.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET
     }
 
-    /// Whether it is about leader election.
+    /// Whether the request belongs to leader election.
     pub fn is_lease(&self) -> bool {
         self.path.starts_with("/apis/coordination.k8s.io/")
     }
@@ -198,7 +198,7 @@ impl Faults {
         self.state().awaited = Some((text.to_owned(), false));
     }
 
-    /// Whether a watch has told the text.
+    /// Whether a watch has delivered the text.
     pub fn has_told(&self) -> bool {
         self.state().awaited.as_ref().is_some_and(|(_, is_told)| *is_told)
     }
@@ -236,7 +236,7 @@ async fn serve(listener: std::net::TcpListener, config: Config, state: Arc<Mutex
     }
 }
 
-/// How a request is handled.
+/// The handling of a request.
 enum Way {
     Through,
     Faulty(Fault),
@@ -246,7 +246,7 @@ enum Way {
     Nowhere,
 }
 
-/// One request; an error closes its connection.
+/// Handles one request; an error closes its connection.
 async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State>>) -> io::Result<Response<Body>> {
     let way = way(&request, &mut lock(&state));
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
@@ -299,7 +299,7 @@ async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State
     }
 }
 
-/// The answer, with a look at what it tells.
+/// The answer, whose body is searched for the text.
 fn heard(answer: Response<Body>, state: Arc<Mutex<State>>) -> Response<Body> {
     let (parts, body) = answer.into_parts();
     let pieces = body.into_data_stream().inspect_ok(move |piece| {

@@ -13,7 +13,7 @@ const LEADER_ELECTION: [&str; 5] = [
 /// The file with the address of the API server.
 pub const API_SERVER_ENV_FILE: &str = "etc/kubernetes/apiserver-url.env";
 
-/// One of its containers.
+/// A container of the Go operator.
 #[derive(Debug)]
 pub struct Container {
     /// The program, in the root folder of its image.

@@ -1,6 +1,6 @@
 //! Stand-ins for kubelets, and for the workload controllers if there is no kube-controller-manager.
 //!
-//! They write at once the status that the real ones write in the end. They ignore objects annotated [`HOLD`].
+//! They write at once the status that real controllers write in the end. They ignore objects with the annotation [`HOLD`].
 
 use std::{
     fmt::Debug,
@@ -214,7 +214,7 @@ where
     api.patch_status(name, &params, &Patch::Merge(json!({"status": status}))).await
 }
 
-/// Ignores that an object was deleted or changed meanwhile: its next event follows.
+/// Ignores that an object was deleted or changed in the meantime, because its next event follows.
 fn unless_outdated<T>(result: kube::Result<T>) -> Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),

@@ -32,14 +32,14 @@ use super::{
 
 /// The namespace in which the operator runs.
 pub const OWN_NAMESPACE: &str = "ccm-operator";
-/// Its `ServiceAccount`.
+/// The operator's `ServiceAccount`.
 pub const SERVICE_ACCOUNT: &str = "ccm-operator";
 /// Where cloud-controller-managers are that may not be in kube-system.
 pub const ELSEWHERE: &str = "clouds";
 /// The label that names the `CloudControllerManager` of an object.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
 
-/// What the tests' installations allow, unless a test has names of its own: any `CloudControllerManager` that a test creates.
+/// The limits of the tests' installations, unless a test has its own: they allow any `CloudControllerManager` of a test.
 pub const LIMITS: [&str; 2] = [
     "--names=cluster,second,third,other,other-cloud,first,foreign,inline,broken,a-second,bad,unknown,secret,elsewhere,place,\
      old,plain,good,lease,main,same-cloud,service",
@@ -62,7 +62,7 @@ impl Kubernetes {
         Self::with(Options::default(), providers).await
     }
 
-    /// The same, on a control plane with these options.
+    /// A cluster on a control plane with these options.
     pub async fn with(options: Options, providers: &str) -> Result<Self> {
         let plane: Plane = ControlPlane::start(options).await?.into();
         let client = plane.client()?;
@@ -78,12 +78,12 @@ impl Kubernetes {
         Ok(cluster)
     }
 
-    /// Applies what is printed for an installation, except the operator's own pods.
+    /// Applies the printed objects of an installation, except the operator's own pods.
     pub async fn install(&self, providers: &str) -> Result<()> {
         self.install_with(&["--providers", providers]).await
     }
 
-    /// The same with these arguments.
+    /// Installs the operator with these arguments.
     pub async fn install_with(&self, arguments: &[&str]) -> Result<()> {
         for object in installation(&with_limits(arguments))? {
             if !matches!(object["kind"].as_str(), Some("Deployment" | "PodDisruptionBudget")) {
@@ -172,7 +172,7 @@ impl Kubernetes {
         self.conditions(operator, name, &["Ready=True", "Reconciling=False", "Stalled=False"]).await
     }
 
-    /// The operator's objects, those of one `CloudControllerManager` only if one is named: kind and name.
+    /// The kinds and names of the operator's objects, or of those for one `CloudControllerManager` if it is named.
     pub async fn objects(&self, of: Option<&str>) -> Result<Vec<String>> {
         let set = format!("{}={}", PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE));
         let label = of.map_or(set.clone(), |name| format!("{set},{INSTANCE}={name}"));
@@ -231,7 +231,7 @@ fn with_limits<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     arguments.iter().chain(limits).copied().collect()
 }
 
-/// What is printed for an installation.
+/// The objects that `render install` prints.
 pub fn installation(arguments: &[&str]) -> Result<Vec<Value>> {
     let output = Command::new(binary()?).args(["render", "install"]).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -40,13 +40,13 @@ use super::{
 pub const OWN_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
 /// The namespace that it manages.
 pub const NAMESPACE: &str = "openshift-cloud-controller-manager";
-/// Its `ServiceAccount`.
+/// The operator's `ServiceAccount`.
 pub const SERVICE_ACCOUNT: &str = "cluster-cloud-controller-manager";
-/// Its version.
+/// The version of the lab's release.
 pub const VERSION: &str = "4.99.0-lab";
 /// The ConfigMap that lists where its objects are.
 pub const INVENTORY: &str = "ccm-operator-inventory";
-/// Its Lease.
+/// The operator's Lease.
 pub const LEASE: &str = "cluster-cloud-controller-manager-leader";
 /// The Lease of its config-sync controllers.
 pub const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
@@ -58,7 +58,7 @@ pub const POD_UID: &str = "5a1ec0de-0000-4000-8000-000000000001";
 pub const CONTAINER: &str = "operator";
 /// The wait limit of everything. No test expects to reach it, so it can be long enough for a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// How many requests of a clean-up run at once.
+/// The number of requests of a clean-up that run at once.
 const CONCURRENCY: usize = 8;
 /// The reason of the condition with which [`Lab::settle`] marks its place.
 const SENTINEL: &str = "Sentinel";
@@ -83,17 +83,17 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The same, but nothing is rolled out until [`Self::finish_workloads`].
+    /// A lab in which no rollout ends before [`Self::finish_workloads`].
     pub async fn without_workloads(cluster: &Cluster) -> Result<Self> {
         Self::with_payload(cluster, &repository().join("manifests")).await
     }
 
-    /// The same, installed from another folder than `manifests/`.
+    /// A lab that is installed from another folder than `manifests/`.
     pub async fn with_payload(cluster: &Cluster, manifests: &Path) -> Result<Self> {
         Self::on(pool::lease().await?, cluster, manifests).await
     }
 
-    /// The same, on this control plane.
+    /// A lab on this control plane.
     pub async fn on(plane: Plane, cluster: &Cluster, manifests: &Path) -> Result<Self> {
         let client = plane.client()?;
         openshift::install_crds(&client).await?;
@@ -183,7 +183,7 @@ impl Lab {
         self.start_config_sync_in(pod_uid, CONTAINER)
     }
 
-    /// The same, in a container of this name.
+    /// Starts config-sync in a container of this name.
     pub fn start_config_sync_in(&self, pod_uid: &str, container: &str) -> Result<Operator> {
         self.run(&self.kubeconfig, "config-sync", (pod_uid, container), &[])
     }
@@ -220,7 +220,7 @@ impl Lab {
         self.plane.audit().of_account(&self.client, since, (OWN_NAMESPACE, SERVICE_ACCOUNT)).await
     }
 
-    /// The operator's successful writes since the mark, except those of its Lease and its Events.
+    /// The operator's successful writes since the mark, except writes of its Lease and its Events.
     pub async fn writes(&self, since: Mark) -> Result<Vec<String>> {
         let requests = self.requests(since).await?;
         Ok(requests.iter().filter(|request| request.counts_as_write()).map(describe).collect())
@@ -250,7 +250,7 @@ impl Lab {
         Ok(requests)
     }
 
-    /// As [`Self::settle`], of the requests those that [`Self::writes`] returns.
+    /// Waits like [`Self::settle`], and returns the requests of [`Self::writes`].
     pub async fn settled_writes(&self, operator: &Operator, since: Mark) -> Result<Vec<String>> {
         let requests = self.settle(operator, since).await?;
         Ok(requests.iter().filter(|request| request.counts_as_write()).map(describe).collect())

@@ -45,7 +45,7 @@ pub struct Subnet {
 #[derive(Clone, Debug)]
 pub struct Instance {
     pub id: String,
-    /// Its private DNS name: nodes are found by it.
+    /// The private DNS name, by which the CCM finds the instance of a node.
     pub name: String,
     pub address: String,
 }
@@ -127,7 +127,7 @@ impl Subnet {
 }
 
 impl Instance {
-    /// What the CCM has to write into its node.
+    /// The providerID that the CCM has to write to the instance's node.
     pub fn provider_id(&self) -> String {
         format!("aws:///{ZONE}/{}", self.id)
     }

@@ -52,7 +52,7 @@ pub async fn apply_status(client: &Client, object: Value) -> Result<DynamicObjec
     apply_status_as(client, FIELD_MANAGER, object).await
 }
 
-/// The same, as another field manager.
+/// Applies a status as another field manager.
 pub async fn apply_status_as(client: &Client, manager: &str, object: Value) -> Result<DynamicObject> {
     let (api, name) = locate(client, &object)?;
     let params = PatchParams::apply(manager).force().validation_strict();

@@ -40,7 +40,7 @@ const OPERATOR: &str = "operator";
 pub enum Topology {
     /// Three control-plane nodes.
     HighlyAvailable,
-    /// One node.
+    /// The control plane has one node.
     SingleReplica,
 }
 
@@ -58,7 +58,7 @@ impl Topology {
 pub struct Cluster {
     /// `Infrastructure.status.infrastructureName`, also a part of the API's host names.
     pub infrastructure_name: String,
-    /// Of the control plane and of the infrastructure.
+    /// The topology of the control plane and of the infrastructure.
     pub topology: Topology,
     /// `Infrastructure.status.platformStatus`; none if `null`.
     pub platform_status: Value,
@@ -200,7 +200,7 @@ pub async fn install_crds(client: &Client) -> Result<()> {
 async fn read_absent(client: &Client, plural: &str, group: &str) -> Result<()> {
     let path = format!("/apis/{group}.openshift.io/v1/{plural}/absent");
     match client.request_text(http::Request::get(path).body(Vec::new())?).await {
-        // The answer for a kind that is not served is 404 as well, without a name.
+        // The answer for a kind that is not served is also 404, without a name.
         Err(kube::Error::Api(status)) if status.details.as_ref().is_some_and(|details| details.name == "absent") => {
             Ok(())
         }

@@ -85,7 +85,7 @@ impl Operator {
         }
     }
 
-    /// Its standard output and standard error.
+    /// The standard output and standard error of the operator.
     pub fn log(&self) -> String {
         self.process.log()
     }

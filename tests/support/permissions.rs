@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::audit::Request;
 
-/// One permission: a verb on a resource, in a role.
+/// A permission: a verb on a resource, in a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeededPermission {
     pub role: String,
@@ -26,7 +26,7 @@ impl fmt::Display for NeededPermission {
     }
 }
 
-/// Those permissions of the roles among these objects that no request has used, and the number of all.
+/// The permissions in the roles among these objects that no request has used, and the number of all permissions.
 pub fn unused(objects: &[Value], requests: &[Request]) -> Result<(Vec<NeededPermission>, usize)> {
     let granted = granted(objects)?;
     let all = granted.len();
@@ -66,7 +66,7 @@ fn uses(permission: &NeededPermission, request: &Request) -> bool {
         "" => request.resource.clone(),
         subresource => format!("{}/{subresource}", request.resource),
     };
-    // A server-side apply that creates its object needs `create` as well.
+    // A server-side apply that creates its object also needs `create`.
     let creates = permission.verb == "create" && request.verb == "patch" && request.code == 201;
     (permission.verb == request.verb || creates)
         && permission.group == request.group

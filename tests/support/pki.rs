@@ -28,7 +28,7 @@ pub fn authority(name: &str) -> Result<String> {
     authority_until(name, 4000)
 }
 
-/// The same, which expires after this number of days.
+/// A certificate authority that expires after this number of days.
 pub fn authority_until(name: &str, days: i64) -> Result<String> {
     let mut certificate = CertificateParams::default();
     expires_after(&mut certificate, days)?;

@@ -196,7 +196,7 @@ pub fn temp_dir() -> Result<TempDir> {
         .context("failed to create a temporary folder")
 }
 
-/// Removes the folders of dead processes, except those of other users.
+/// Removes the folders of dead processes, except folders of other users.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

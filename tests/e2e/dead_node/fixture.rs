@@ -142,7 +142,7 @@ impl Fixture {
         .await
     }
 
-    /// A machine with a pod, which may die: that of the leader unless it is the first one.
+    /// A machine with a pod, which may die: the leader's machine, unless it is the first one.
     pub(super) async fn victim(&self) -> Result<usize> {
         let pods = [self.leader().await?.into_iter().collect(), self.ready().await?].concat();
         let index = |pod| self.instances.iter().position(|instance| Some(instance.name.as_str()) == node_of(pod));
@@ -176,7 +176,7 @@ impl Fixture {
         self.cluster.apply(&secret.to_string()).await
     }
 
-    /// Changes the Secret; returns what then tells the new pods from the old ones.
+    /// Changes the Secret; returns the hash of the new pods' template.
     pub(super) async fn rotate(&self, content: Value) -> Result<String> {
         let before = self.hash().await?;
         let secrets: Api<Secret> = Api::namespaced(self.cluster.client.clone(), NAMESPACE);
@@ -230,7 +230,7 @@ impl Fixture {
         Ok(pods.list(&ListParams::default().labels(PODS)).await?.items)
     }
 
-    /// Those that are ready and stay.
+    /// The pods that are ready and not being deleted.
     pub(super) async fn ready(&self) -> Result<Vec<Pod>> {
         Ok(self.pods().await?.into_iter().filter(is_ready).collect())
     }
@@ -267,12 +267,12 @@ pub(super) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref())
 }
 
-/// What tells the template of a pod from others.
+/// The hash of the template of a pod.
 pub(super) fn template(pod: &Pod) -> Option<&str> {
     pod.annotations().get(HASH).map(String::as_str)
 }
 
-/// Whether a kubelet has looked for its image, and found none.
+/// Whether a kubelet has searched for the image of a pod, and found none.
 pub(super) fn has_no_image(pod: &Pod) -> bool {
     let waiting = containers(pod).filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
     waiting.into_iter().any(|reason| ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"].contains(&reason))

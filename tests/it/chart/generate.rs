@@ -29,7 +29,7 @@ const NAMESPACES: &str = "--namespaces=namespaces-of-the-chart";
 /// The argument with the names of `CloudControllerManager`s.
 const NAMES: &str = "--names=name-of-the-chart";
 
-/// What stands in the files where a value enters, and the template for it.
+/// The texts in the files that a value of the chart replaces, and the template for each.
 const TOKENS: [(&str, &str); 13] = [
     (NAMESPACES, "--namespaces={{ join \",\" $.Values.namespaces }}"),
     (NAMES, NAMED),
@@ -78,7 +78,7 @@ const CERTIFICATE: &str = "\
 {{- end }}
         # The UID of the pod:";
 
-/// What carries external providers and the certificate of the metrics, at the end of the Deployment: of the container, then of the pod.
+/// The mounts and volumes for external providers and the certificate of the metrics, at the end of the container and of the pod.
 const VOLUMES: &str = "\
 {{- if or $.Values.externalProviders $.Values.metricsCertificate.secretName }}
         volumeMounts:
@@ -113,7 +113,7 @@ const VOLUMES: &str = "\
 {{- end }}
 ";
 
-/// What only the chart can add. The list of tolerations is the last before the containers.
+/// Settings that only the chart has. The list of tolerations is the last before the containers.
 const FURTHER: &str = "\
 {{- with $.Values.tolerations }}
 {{ toYaml . | indent 6 }}
@@ -131,7 +131,7 @@ struct Variant<'a> {
     /// Only changes with this text.
     with: &'static str,
     open: &'static str,
-    /// Whether the lines themselves stand in the template.
+    /// Whether the template contains the lines themselves.
     is_verbatim: bool,
 }
 
@@ -204,7 +204,7 @@ fn variants(any: &Kubernetes) -> [Variant<'_>; 11] {
 
 /// A file of `install/` as a template.
 fn template(file: &str, any: &Kubernetes) -> Result<String> {
-    // A list that is written anew has no quotes around it.
+    // A list that was written again has no quotes around it.
     let filled = |installation: &Installation<'_>| {
         let text = installation.of(file)?;
         let unquoted = |text: String, argument: &str| text.replace(&format!("\"{argument}\""), argument);
@@ -233,7 +233,7 @@ fn template(file: &str, any: &Kubernetes) -> Result<String> {
             }
             let removed = lines[old.clone()].concat();
             if added.is_empty() {
-                // A list that is written anew has no comments.
+                // A list that was written again has no comments.
                 ensure!(removed.lines().all(|line| line.trim_start().starts_with('#')), "{open}: {removed}");
             } else if removed.is_empty() {
                 let place = &mut before[old.start];
@@ -401,7 +401,7 @@ fn existing(folder: &Path) -> Result<Vec<String>> {
 }
 
 #[test]
-fn the_chart_is_what_install_makes_of_it() -> Result<()> {
+fn the_chart_is_generated_from_install() -> Result<()> {
     let folder = repository().join(CHART);
     let generated = generated()?;
     let is_update = std::env::var_os("UPDATE_GENERATED").is_some();

@@ -125,7 +125,7 @@ fn generated() -> Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
-/// Those for which the installation is not the usual one.
+/// The distributions for which the installation differs from the usual one.
 fn distributions() -> Result<Vec<Distribution>> {
     let mut found = Vec::new();
     for distribution in Distribution::ALL {
@@ -137,7 +137,7 @@ fn distributions() -> Result<Vec<Distribution>> {
 }
 
 #[test]
-fn the_components_are_what_install_makes_of_them() -> Result<()> {
+fn the_components_are_generated_from_install() -> Result<()> {
     let generated = generated()?;
     let is_update = std::env::var_os("UPDATE_GENERATED").is_some();
     for (path, text) in &generated {
@@ -157,7 +157,7 @@ fn the_components_are_what_install_makes_of_them() -> Result<()> {
 }
 
 #[tokio::test]
-async fn kustomize_makes_of_components_what_render_makes_of_flags() -> Result<()> {
+async fn kustomize_renders_components_like_flags_of_render() -> Result<()> {
     let kubectl = artifacts::binaries().await?.join("kubectl");
     let catalog = embedded::catalog()?;
     let all: Vec<_> = in_kube_system(&catalog).map(|one| one.descriptor.name.clone()).collect();

@@ -1,4 +1,4 @@
-//! How a Prometheus finds the operator of the chart, and how it knows that it is the operator.
+//! The `ServiceMonitor` of the chart: a Prometheus finds the operator, and verifies its certificate.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::lab::repository;
 /// The arguments of Helm for a cluster with the API of Prometheus' operator.
 const KNOWN: [&str; 2] = ["--api-versions", "monitoring.coreos.com/v1"];
 
-/// What the chart makes for a Prometheus.
+/// The objects of the chart for a Prometheus.
 async fn found(values: &Value, arguments: &[&str]) -> Result<Vec<Value>> {
     let objects = templated("own", values, arguments).await?;
     let kinds = ["Service", "ServiceMonitor"].map(Value::from);
@@ -19,7 +19,7 @@ async fn found(values: &Value, arguments: &[&str]) -> Result<Vec<Value>> {
 }
 
 #[tokio::test]
-async fn prometheus_is_told_only_where_it_is_known() -> Result<()> {
+async fn the_service_monitor_exists_only_if_it_is_enabled() -> Result<()> {
     assert!(found(&json!({"providers": ["aws"]}), &[]).await?.is_empty());
     assert!(found(&json!({"providers": ["aws"]}), &KNOWN).await?.is_empty(), "its token would go to whoever answers");
     let labels = json!({"release": "prometheus"});

@@ -1,4 +1,4 @@
-//! What `helm template` makes of values is what `render` prints with the flags of the same meaning.
+//! `helm template` prints the same objects as `render install` with the flags of the same meaning.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -112,7 +112,7 @@ fn names(values: &[&str]) -> String {
 
 #[tokio::test]
 #[allow(clippy::too_many_lines, reason = "a table")]
-async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
+async fn the_chart_renders_values_like_flags_of_render() -> Result<()> {
     let catalog = embedded::catalog()?;
     let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     let digest = format!("sha256:{}", "0".repeat(64));
@@ -277,7 +277,7 @@ async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_pods_get_what_only_the_chart_can_add() -> Result<()> {
+async fn the_pods_get_the_settings_that_only_the_chart_has() -> Result<()> {
     let plain = json!({"providers": ["aws"]});
     let toleration = json!({"key": "dedicated", "operator": "Exists"});
     let mut values = plain.clone();
@@ -292,7 +292,7 @@ async fn the_pods_get_what_only_the_chart_can_add() -> Result<()> {
     Ok(())
 }
 
-/// Those that the chart lets write, with the role that the page has for everybody else.
+/// The subjects in `editors` get the same role as the page describes.
 #[tokio::test]
 async fn editors_may_write_the_objects_and_nothing_else() -> Result<()> {
     let editors = json!([
@@ -331,7 +331,7 @@ async fn the_chart_is_without_fault() -> Result<()> {
     Ok(())
 }
 
-/// What has a value is on the page, and every flag of the installation has a value.
+/// Every value is on the page, and every flag of the installation has a value.
 #[test]
 fn the_page_has_every_value_and_every_flag() -> Result<()> {
     let page = fs::read_to_string(repository().join("docs/installing-with-helm.md"))?;

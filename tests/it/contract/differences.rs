@@ -6,7 +6,7 @@ pub(super) const DEPLOYMENT: &str = "Deployment/";
 pub(super) const NODE_MANAGER: &str = "DaemonSet/";
 pub(super) const NO_SHELL: &str = "no shell and no host path: the API server's endpoint is a fact";
 
-/// One intended difference between the contract and our objects.
+/// An intended difference between the contract and our objects.
 pub(super) struct Difference {
     /// The prefix of the names of the objects that have it; all of them must.
     pub(super) objects: &'static str,

@@ -107,7 +107,7 @@ struct Kubelet {
 impl Kubelet {
     async fn run(mut self) {
         loop {
-            // An error is a conflict, or a namespace that is on its way; the next look tells.
+            // An error is a conflict, or a namespace that does not exist yet; the next attempt shows which.
             let _ = self.look().await;
             tokio::time::sleep(PERIOD).await;
         }
@@ -237,7 +237,7 @@ fn here(argument: &str, volumes: &[(String, PathBuf)]) -> String {
     }
 }
 
-/// What a command prints.
+/// Runs a command, and returns its output.
 pub(super) async fn run(shell: &Shell, command: &str) -> Result<String> {
     let (code, output) = shell.run(command).await?;
     ensure!(code == Some(0), "exit code {code:?} of {command}\n{output}");
@@ -249,7 +249,7 @@ pub(super) async fn uid(shell: &Shell) -> Result<String> {
     run(shell, &format!("kubectl --namespace kube-system get deployment {CCM} -o jsonpath='{{.metadata.uid}}'")).await
 }
 
-/// What is there of the file that was applied.
+/// The objects of the applied file that exist.
 async fn installed(shell: &Shell) -> Result<Vec<String>> {
     let there = run(shell, "kubectl get --ignore-not-found -f ccm-operator.yaml -o name").await?;
     Ok(there.lines().map(str::to_owned).collect())
@@ -389,7 +389,7 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Applies an object, checks what is shown of it, and deletes it.
+/// Applies an object, checks the output about it, and deletes it.
 async fn is_reported(shell: &Shell, (spec, reason, text): (&str, &str, &str)) -> Result<()> {
     let page = fs::read_to_string(repository().join("docs/any-kubernetes.md"))?;
     ensure!(page.contains(&format!("`{reason}`")) && page.contains(&format!("`{text}`")), "not on the page: {text}");
@@ -431,7 +431,7 @@ async fn problems_are_reported_as_the_page_says() -> Result<()> {
     is_reported(&shell, ("{provider: aws}", "ApplyFailed", "… is forbidden: …")).await
 }
 
-/// What runs now: the DaemonSet, and what the operator has installed.
+/// The running CCMs: the old DaemonSet, and the workload of the operator.
 async fn running(shell: &Shell) -> Result<String> {
     run(shell, "kubectl --namespace kube-system get daemonsets --output=jsonpath='{.items[*].metadata.name}'").await
 }

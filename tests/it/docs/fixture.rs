@@ -127,7 +127,7 @@ impl Kubelet {
 
     async fn run(mut self) {
         loop {
-            // An error is a conflict, or a namespace that is on its way; the next look tells.
+            // An error is a conflict, or a namespace that does not exist yet; the next attempt shows which.
             let _ = self.look().await;
             tokio::time::sleep(PERIOD).await;
         }

@@ -33,14 +33,14 @@ async fn may_create(shell: &Shell, kind: &str) -> Result<bool> {
     Ok(shell.run(&command).await?.0 == Some(0))
 }
 
-/// What there is of the installation's objects beside the namespace and the definition.
+/// The existing objects of the installation, except the namespace and the definition.
 async fn installed(shell: &Shell) -> Result<String> {
     let kinds = "deployments,poddisruptionbudgets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
     run(shell, &format!("kubectl get {kinds} --all-namespaces --selector app.kubernetes.io/name=ccm-operator -o name"))
         .await
 }
 
-/// What the live definition says of a field.
+/// Prints the description of a field in the live definition.
 const DESCRIPTION: &str = "kubectl get crd cloudcontrollermanagers.ccm-operator.dev \
                            -o jsonpath='{.spec.versions[0].schema.openAPIV3Schema.properties.spec.description}'";
 /// Makes it the definition of an older chart, which Helm has created.

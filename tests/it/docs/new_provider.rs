@@ -37,7 +37,7 @@ fn edits() -> Result<Edits> {
     Ok((file.to_owned(), hunks))
 }
 
-/// How many lines of a text are not in another one.
+/// The number of lines of a text that another text does not have.
 fn added((from, to): &(String, String)) -> usize {
     to.lines().filter(|line| !from.lines().any(|other| other == *line)).count()
 }
@@ -79,7 +79,7 @@ async fn a_cloud_that_is_not_built_in_runs_after_few_commands() -> Result<()> {
 
     let lines: usize = hunks.iter().map(added).sum();
     let blocks = page::blocks(PAGE)?;
-    // Not counted: what makes the digest once more, and what waits.
+    // Not counted: the command that computes the digest again, and the commands that wait.
     let counted = blocks.iter().filter(|block| block.mark == Mark::None).flat_map(|block| &block.commands);
     let commands = counted.filter(|command| !command.starts_with("find ")).count();
     println!("{PAGE}: {commands} commands, {lines} edited lines");

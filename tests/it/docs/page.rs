@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::lab::repository;
 
-/// How a block is run.
+/// How a test runs a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// `<!-- not run: REASON -->`: it needs what a test has not.
@@ -66,7 +66,7 @@ pub(super) fn blocks(page: &str) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// A command begins with `$ ` and goes on after a backslash or a pipe, inside of quotes, and to the end of a here-document.
+/// A command begins with `$ ` and continues after a backslash or a pipe, inside quotes, and to the end of a here-document.
 fn add_line(block: &mut Block, line: &str) {
     if let Some(command) = line.strip_prefix("$ ") {
         block.commands.push(command.to_owned());

@@ -17,10 +17,10 @@ use crate::{lab::LIMIT, support::eventually};
 
 const FIELD_MANAGER: &str = "cluster-version-operator";
 const PERIOD: Duration = Duration::from_millis(500);
-/// What it sets, of the objects that have it.
+/// The fields that the version operator sets, if a manifest has them.
 const FIELDS: [&str; 5] = ["spec", "data", "rules", "subjects", "roleRef"];
 
-/// What others see of it.
+/// The state of the version operator that tests read.
 #[derive(Default)]
 struct State {
     release: Vec<Value>,
@@ -128,7 +128,7 @@ async fn is_exempt(client: &Client, object: &Value) -> Result<bool> {
     }))
 }
 
-/// Whether a live value has all that is required; the API server adds defaults.
+/// Whether a live value contains a required one; the API server adds defaults.
 fn covers(required: &Value, live: &Value) -> bool {
     match (required, live) {
         (Value::Object(required), Value::Object(live)) => {

@@ -12,7 +12,7 @@ use crate::support::eventually;
 /// The Deployment.
 const NAME: &str = "digitalocean-cloud-controller-manager";
 
-/// What it is started with, and nothing else: no `--cloud-provider`, no `--controllers`.
+/// The published DaemonSet, with only these arguments: no `--cloud-provider`, no `--controllers`.
 fn published(image: &str) -> Value {
     let labels = json!({"app": NAME});
     let token = json!({"secretKeyRef": {"name": "digitalocean", "key": "access-token"}});
@@ -30,7 +30,7 @@ fn published(image: &str) -> Value {
     })
 }
 
-/// What a command prints, which has to end with this exit code.
+/// Runs a command, which has to end with this exit code, and returns its output.
 async fn run(shell: &Shell, expected: i32, command: &str) -> Result<String> {
     let (code, output) = shell.run(command).await?;
     ensure!(code == Some(expected), "exit code {code:?} of {command}\n{output}");

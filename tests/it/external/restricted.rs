@@ -1,4 +1,4 @@
-//! What the accounts of an external provider may change once their pods run: each attack with the account of its cloud-controller-manager
+//! The accounts of an external provider are restricted: each attack with the account of its cloud-controller-manager
 //! or of its node manager on a real API server, which roles allow and the policies do not, and what a cloud-controller-manager writes.
 
 #![allow(clippy::needless_pass_by_value, reason = "a literal reads best where it stands")]
@@ -44,7 +44,7 @@ fn planned(root: &TempDir) -> Result<Vec<Object>> {
     let written = scaffold::new(root.path(), &["acme", &ccm, &node_manager]);
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let folder = root.path().join("acme");
-    // First those of nodes, then those of Services.
+    // First the policies for nodes, then those for Services.
     for prefix in ["acme.example/", "lb.acme.example/"] {
         let declared = format!("metadataPrefixes: [{prefix}]");
         edit(&folder, "assets/kubernetes/provider.yaml", "metadataPrefixes: []", &declared)?;
@@ -221,7 +221,7 @@ fn internal(ip: &str) -> Value {
     address("InternalIP", ip)
 }
 
-/// Of the refusal of addresses.
+/// A part of the message that refuses a change of addresses.
 const KEPT: &str = "neither remove one nor put another";
 
 fn dedicated() -> Value {
@@ -361,7 +361,7 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
     Ok(())
 }
 
-/// What the library writes, and what clouds write besides.
+/// The writes of the library and of the clouds' code are allowed.
 async fn keeps_load_balancers(fixture: &Fixture) {
     let status = json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}});
     fixture.done("finalizer", service(), ("web", "status"), json!({"metadata": {"finalizers": [CLEANUP]}})).await;
@@ -631,14 +631,14 @@ async fn lacks_policies(cluster: &Kubernetes, operator: &Operator) -> Result<Str
     .await
 }
 
-/// What was written of roles and workloads.
+/// The requests that wrote roles and workloads.
 fn granted_or_run(requests: &[Request]) -> Vec<&Request> {
     let is_one = |one: &&Request| ["clusterroles", "roles", "deployments"].contains(&one.resource.as_str());
     requests.iter().filter(|one| one.counts_as_write()).filter(is_one).collect()
 }
 
 #[tokio::test]
-async fn nothing_of_an_external_provider_is_written_before_its_policies_have_been_looked_at() -> Result<()> {
+async fn no_object_of_an_external_provider_is_written_before_its_policies_are_read() -> Result<()> {
     let root = TempDir::new()?;
     let folder = folder(&root, "demo")?;
     let cluster = cluster(&folder, "demo").await?;

@@ -19,13 +19,13 @@ use crate::{
     },
 };
 
-/// How long a fault lasts that shows in no request.
+/// The length of a fault that affects no request.
 const WHILE: Duration = Duration::from_secs(5);
 
 /// Another holder of the lease than the operator.
 const OTHER: &str = "another";
 
-/// What is wrong for a while.
+/// A temporary problem of the cluster.
 #[derive(Clone, Copy)]
 pub(super) enum Problem {
     /// Nothing: the API server itself is unusual.

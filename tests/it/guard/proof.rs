@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::faults::{Fault, Faults, Rule, Seen};
 
-/// How many objects the operator writes in a pass while a node may be deleted.
+/// The number of objects that the operator writes in a pass while a node may be deleted.
 const ROOM: usize = 4;
 
 /// Makes a pod on a node the holder of the lease.
@@ -84,7 +84,7 @@ async fn put_between(fixture: &mut Fixture) -> Result<Faults> {
     Ok(faults)
 }
 
-/// Whether an object of the second `CloudControllerManager` is written.
+/// Whether a request writes an object of the second `CloudControllerManager`.
 fn is_of_second(seen: &Seen) -> bool {
     seen.method == http::Method::PATCH && seen.path.contains("-second")
 }
@@ -137,7 +137,7 @@ async fn a_withdrawal_waits_for_a_few_writes_at_most_whatever_else_is_to_be_writ
     fixture.role_is(&json!([])).await
 }
 
-/// Whether an object or a status is applied.
+/// Whether a request applies an object or a status.
 fn is_apply(seen: &Seen) -> bool {
     seen.method == http::Method::PATCH
 }
@@ -148,7 +148,7 @@ async fn a_stop_names_the_nodes_whose_permission_an_api_server_that_hangs_keeps_
     let faults = put_between(&mut fixture).await?;
     fixture.lose("gone", 700).await?;
     fixture.role_is(&granting(&["gone"])).await?;
-    // A pass is under way and hangs; so does what is to be taken back after it.
+    // A pass hangs, and so does the withdrawal after it.
     faults.inject(vec![Rule { fault: Fault::Slow(LIMIT), applies: is_apply, times: usize::MAX }]);
     fixture.cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 4}}})).await?;
     let hangs = |seen: &Seen| seen.is_faulty && seen.path.contains("/daemonsets/");

@@ -112,7 +112,7 @@ async fn where_the_permission_is_withheld_the_status_says_so_and_all_else_is_don
     assert!(message(&live, "PreflightPassed").contains("permissions: the operator may not"), "{live:#}");
     let objects = cluster.objects(None).await?;
     assert!(objects.iter().all(|object| !object.ends_with(NAME)), "{objects:?}");
-    // With the controller off it is missed as well.
+    // It is also missed with the controller off.
     cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Disabled"}}})).await?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
     let why = message(&live, "NodeDeletionSafe");
@@ -145,7 +145,7 @@ async fn where_the_permission_is_withheld_the_status_says_so_and_all_else_is_don
 }
 
 #[tokio::test]
-async fn an_installation_without_the_flag_lets_one_go_that_needed_it() -> Result<()> {
+async fn an_installation_without_the_flag_can_remove_a_ccm_that_needed_it() -> Result<()> {
     let fixture = Fixture::new().await?;
     let cluster = &fixture.cluster;
     fixture.operator.terminate()?;
@@ -160,7 +160,7 @@ async fn an_installation_without_the_flag_lets_one_go_that_needed_it() -> Result
 }
 
 #[tokio::test]
-async fn of_one_with_another_name_the_status_says_what_the_installation_lacks() -> Result<()> {
+async fn the_status_of_a_ccm_with_another_name_reports_the_missing_flag() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     let namespaces = "--namespaces=kube-system";
     let operator = cluster.start_with(&[namespaces, "--names=cluster"])?;
@@ -169,7 +169,7 @@ async fn of_one_with_another_name_the_status_says_what_the_installation_lacks() 
     let why = message(&live, "ConfigurationValid");
     assert!(why.contains("second") && why.contains("--names"), "{why}");
     assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
-    // With its name the operator may keep all that is its own, the policy as well.
+    // With its name in --names the operator may manage all of its objects, also the policy.
     cluster.install_with(&["--providers", "aws", "--names=cluster,second"]).await?;
     operator.terminate()?;
     operator.wait(LIMIT).await?;
@@ -177,12 +177,12 @@ async fn of_one_with_another_name_the_status_says_what_the_installation_lacks() 
     cluster.conditions(&operator, "second", &["Ready=True", "NodeDeletionSafe=True"]).await.map(drop)
 }
 
-/// Whether the operator looks at the policies.
+/// Whether a request reads the policies.
 fn is_look(seen: &Seen) -> bool {
     !seen.is_write() && seen.path.ends_with("/validatingadmissionpolicies")
 }
 
-/// Whether the policy or its binding is written.
+/// Whether a request writes the policy or its binding.
 fn is_lock(seen: &Seen) -> bool {
     seen.is_write() && seen.path.contains("/validatingadmissionpolic")
 }

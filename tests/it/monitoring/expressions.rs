@@ -16,7 +16,7 @@ pub(super) struct Expression {
     pub(super) text: String,
 }
 
-/// Those of the alerts and of the dashboard.
+/// The expressions of the alerts and of the dashboard.
 pub(super) fn all() -> Result<Vec<Expression>> {
     let mut all = Vec::new();
     for alert in alerts()? {
@@ -40,7 +40,7 @@ pub(super) fn all() -> Result<Vec<Expression>> {
 /// A metric in an expression.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Selector {
-    /// Its name.
+    /// The name of the metric.
     pub(super) name: String,
     /// The name with the labels that are required to have a value: those of other matchers have any.
     pub(super) series: String,
@@ -49,7 +49,7 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    /// What is wrong with its use: a counter only ever makes sense as a rate, and a gauge never.
+    /// The misuse of a metric, if there is one: a counter makes sense only as a rate, and a gauge never does.
     pub(super) fn misuse(&self) -> Option<String> {
         let counts = ["_total", "_bucket", "_count", "_sum"].iter().any(|suffix| self.name.ends_with(suffix));
         let is_rate = matches!(self.function.as_deref(), Some("rate" | "increase"));
@@ -99,7 +99,7 @@ fn counters_are_used_as_rates_and_gauges_are_not() -> Result<()> {
 }
 
 #[test]
-fn selectors_are_found_with_what_they_require() {
+fn selectors_are_found_with_their_required_labels() {
     let expression = r#"sum(rate(ccm_operator_a_total{x="1",y!="2",z=~"3|4"}[5m])) > 0 or ccm_operator_b - time()"#;
     let found = selectors(expression);
     let series: Vec<_> = found.iter().map(|selector| selector.series.as_str()).collect();

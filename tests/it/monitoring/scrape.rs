@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes the operator as the `ServiceMonitor` tells it to.
+//! A real Prometheus scrapes the operator as the `ServiceMonitor` describes.
 
 use std::{
     collections::BTreeSet,
@@ -64,7 +64,7 @@ impl Prometheus {
     async fn query(&self, expression: &str) -> Result<Vec<Value>> {
         let mut command = Command::new(&self.promtool);
         command.args(["query", "instant", "--format=json", &self.address, expression]);
-        // Not in this thread: the test goes on meanwhile.
+        // Not in this thread, because the test continues in the meantime.
         let output = tokio::task::spawn_blocking(move || command.output()).await??;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{expression}: {error}{}", self.process.log_tail());

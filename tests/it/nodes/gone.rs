@@ -5,7 +5,7 @@ use super::{
     cluster, ensure, eventually, its_permissions, json, lease, node, pod, run, running, waiting, with_ccm, working,
 };
 
-/// What is wrong with a node.
+/// The findings about a node.
 async fn findings(cluster: &Kubernetes, node: &str) -> Result<Vec<Value>> {
     let (_, text, error) = run(&cluster.plane.kubeconfig_admin(), &[node, "-o", "json"]).await?;
     let report: Value = serde_json::from_str(&text).with_context(|| error)?;

@@ -14,7 +14,7 @@ use rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// What it has, and what it was asked for.
+/// The data of the kubelet, and the requests that it got.
 #[derive(Debug, Default)]
 struct State {
     /// The log of every container.

@@ -17,20 +17,20 @@ use crate::pages::{
     tables,
 };
 
-/// A provider with what people have written about it, the example of its page, and what is planned for that.
+/// A provider with its notes, the example of its page, and the plan for that example.
 pub(crate) struct Cloud<'a> {
     pub(crate) provider: &'a Kubernetes,
-    /// What it is called.
+    /// The name of the cloud for people.
     pub(crate) title: String,
     notes: Notes,
     pub(crate) example: Example,
     pub(crate) planned: Vec<Object>,
-    /// What its cloud-controller-manager creates at the cloud.
+    /// The resources that the cloud-controller-manager creates at the cloud.
     pub(crate) creates: Vec<&'static str>,
 }
 
 impl<'a> Cloud<'a> {
-    /// Of a provider, with its notes.
+    /// The cloud of a provider, with its notes.
     pub(crate) fn new(
         catalog: &Catalog,
         provider: &'a Kubernetes,
@@ -57,7 +57,7 @@ impl<'a> Cloud<'a> {
         &self.provider.descriptor
     }
 
-    /// Its page.
+    /// The page of the cloud.
     pub(crate) fn page(&self) -> String {
         let name = self.name();
         let written = |section: &str| Some(self.notes.section(section).to_owned()).filter(|text| !text.is_empty());
@@ -335,7 +335,7 @@ impl<'a> Cloud<'a> {
         format!("{}{optional}", keys(&needed.keys))
     }
 
-    /// Whether there is a configuration.
+    /// Whether the CCM needs a configuration: `required`, `optional` or `none`.
     pub(crate) fn configuration_is(&self) -> &'static str {
         match &self.descriptor().cloud_config {
             None => "none",
@@ -355,7 +355,7 @@ impl<'a> Cloud<'a> {
     }
 }
 
-/// What the machines need, and the command that shows it after the last colon.
+/// The requirement for machines, and after the last colon the command that shows it.
 fn at_cloud(need: &str) -> String {
     match need.rsplit_once(": ") {
         Some((need, command)) => format!("{need}: `{command}`"),

@@ -10,13 +10,13 @@ use crate::pages::{
     pitfalls::{self, PITFALLS},
 };
 
-/// What a cloud publishes, as it was read: an entry of `docs/clouds/published.yaml`.
+/// The publication of a cloud: an entry of `docs/clouds/published.yaml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {
     /// The provider.
     cloud: String,
-    /// What the cloud is called.
+    /// The name of the cloud for people.
     title: String,
     /// The repository on GitHub.
     repository: String,
@@ -30,7 +30,7 @@ pub(crate) struct Published {
     permissions: usize,
     /// The ids of its pitfalls.
     pitfalls: Vec<String>,
-    /// What a number does not say.
+    /// A remark about the numbers.
     #[serde(default)]
     note: String,
 }
@@ -113,7 +113,7 @@ fn mean(published: &[Published]) -> usize {
     sum.checked_div(published.len()).unwrap_or_default()
 }
 
-/// What the README says of it.
+/// The figures of the README.
 pub(crate) fn figures(published: &[Published], clouds: &[Cloud]) -> Vec<String> {
     let ours = |cloud: &Cloud| pitfalls::permissions(&cloud.planned).len();
     let of_hcloud = published.iter().find(|one| one.cloud == "hcloud").unwrap().permissions;

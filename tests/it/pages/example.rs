@@ -23,7 +23,7 @@ pub(crate) const MINOR: Minor = Minor(35);
 /// The cluster of the examples: three nodes of the control plane.
 const CLUSTER: Cluster = Cluster { minor: MINOR, distribution: Distribution::Other, control_plane_nodes: 3 };
 
-/// What stands for a server in a key.
+/// The server in the keys of the example.
 const SERVER: &str = "vcenter.example.com";
 
 /// An example.
@@ -32,13 +32,13 @@ pub(crate) struct Example {
     pub(crate) inputs: Vec<String>,
     /// The `CloudControllerManager` in Markdown.
     pub(crate) text: String,
-    /// The same as the operator sees it.
+    /// The example as the operator reads it.
     pub(crate) ccm: Ccm,
     objects: Vec<Value>,
 }
 
 impl Example {
-    /// That of a file, or else the smallest one.
+    /// The example of a file, or else the smallest one.
     pub(crate) fn of(catalog: &Catalog, descriptor: &Descriptor, file: Option<&str>) -> Self {
         let is_wanted = |text: &&str| text.contains("kind: CloudControllerManager");
         let (mut inputs, text) = if let Some(file) = file {
@@ -66,7 +66,7 @@ impl Example {
         Self { inputs, text, ccm, objects }
     }
 
-    /// As the operator validates it, with what it names.
+    /// Validates the example, with the objects that it names, as the operator does.
     pub(crate) fn validate(&self, catalog: &Catalog) -> Validation {
         let named = needs(catalog, &self.ccm);
         let checks = sources::checks(named.iter());
@@ -85,13 +85,13 @@ impl Example {
         })
     }
 
-    /// What is planned for it.
+    /// The planned objects of the example.
     pub(crate) fn planned(&self, catalog: &Catalog) -> Result<Vec<Object>, Error> {
         Ok(Plan::new(catalog, &self.ccm.clone().facts(), Phase::Cluster)?.objects().to_vec())
     }
 }
 
-/// As the API server stores it.
+/// An object as the API server stores it.
 fn stored(object: &Value) -> Value {
     let mut stored = object.clone();
     if let Some(Value::Object(texts)) = object.get("stringData") {
@@ -110,7 +110,7 @@ fn ccm(written: &Value) -> Ccm {
     Ccm::new(written["metadata"]["name"].as_str().unwrap_or_default().to_owned(), spec, CLUSTER)
 }
 
-/// Whether its provider has load balancers, by the answer of the plan.
+/// Whether the plan says that the provider of a CCM has load balancers.
 pub(crate) fn has_services(catalog: &Catalog, ccm: &Ccm) -> bool {
     let mut ccm = ccm.clone();
     ccm.spec.controllers.service = OnByDefault::Enabled;

@@ -5,18 +5,18 @@ use serde::Deserialize;
 
 use crate::pages::picture::Picture;
 
-/// What the picture says.
+/// The texts of the picture.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Life {
     title: String,
     /// From left to right.
     steps: Vec<Step>,
-    /// What happens between the second step and the third one if that fails.
+    /// The step between the second and the third one, if the initialization fails.
     detour: Step,
-    /// What the node is from the second step on.
+    /// The state of the node from the second step on.
     tainted: String,
-    /// What it is from the third one on.
+    /// The state of the node from the third step on.
     open: String,
 }
 
@@ -25,7 +25,7 @@ struct Life {
 struct Step {
     name: String,
     text: String,
-    /// What of this program does it; empty: nothing.
+    /// The part of this program that does the step; empty if there is none.
     #[serde(default)]
     by: String,
 }

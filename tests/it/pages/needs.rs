@@ -7,7 +7,7 @@ pub(crate) fn full_name(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
-/// What these controllers need, and the cloud's own code, as `resource.group`, verbs, for whom, and what for.
+/// The permissions of these controllers and of the cloud's own code, as `resource.group`, verbs, user and reason.
 pub(crate) fn reasons(controllers: &[Controller], own: &[NeededPermission]) -> Vec<[String; 4]> {
     let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
     let names = |users: &[Controller]| -> Vec<_> {
@@ -33,7 +33,7 @@ pub(crate) fn reasons(controllers: &[Controller], own: &[NeededPermission]) -> V
 }
 
 #[test]
-fn what_the_cloud_needs_is_for_those_controllers_that_are_on() {
+fn permissions_of_the_cloud_are_for_enabled_controllers_only() {
     let permission = |resource: &str, controllers: &[Controller]| NeededPermission {
         reason: "a test".into(),
         api_group: String::new(),

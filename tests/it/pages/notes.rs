@@ -1,4 +1,4 @@
-//! What people have written about a cloud, beside its descriptor.
+//! The notes about a cloud in `docs/clouds/notes/`.
 
 /// The sections that a page takes from the notes.
 pub(crate) const SECTIONS: [&str; 3] = ["What the cluster must have", "Pitfalls", "Variants"];
@@ -12,7 +12,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Of a file; an empty text is none.
+    /// The notes in a text, which may be empty.
     pub(crate) fn of(text: &str) -> Self {
         let mut notes = Self::default();
         let (mut is_code, mut open) = (false, None::<(String, String)>);

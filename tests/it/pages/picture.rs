@@ -1,6 +1,6 @@
 //! Pictures as SVG, legible on light and on dark screens: a picture has its own paper.
 
-/// The colors of what is drawn, on a light and on a dark screen.
+/// The colors of the picture, on a light and on a dark screen.
 const COLORS: [(&str, &str, &str); 8] = [
     ("paper", "fill:#ffffff;stroke:#d0d7de", "fill:#0d1117;stroke:#3d444d"),
     ("box", "fill:#f6f8fa;stroke:#afb8c1", "fill:#161b22;stroke:#57606a"),

@@ -1,4 +1,4 @@
-//! What published manifests of cloud-controller-managers get wrong, looked for in ours.
+//! Mistakes of published manifests of cloud-controller-managers, and the check that ours do not have them.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ pub(crate) fn permissions(objects: &[Object]) -> BTreeSet<(String, String, Strin
     each.collect()
 }
 
-/// The ids of those that these manifests have, in the order of the list. Of pods only those of the cloud-controller-manager count.
+/// The ids of the mistakes in these manifests, in the order of the list. Only pods of the cloud-controller-manager count.
 pub(crate) fn of(objects: &[Object]) -> Vec<&'static str> {
     let roles = objects.iter().filter(|object| object.kind().kind == "ClusterRole");
     let is_ccm = |pod: &&Value| list(&pod["containers"]).any(|container| container["name"] == CCM);
@@ -87,7 +87,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 fn of_pod(pod: &Value) -> Vec<&'static str> {
     let is_on_host = pod["hostNetwork"] == true;
-    // On the network of the host the default is that of the host.
+    // For a pod on the network of the host, the default is the DNS of the host.
     let policy = pod["dnsPolicy"].as_str().unwrap_or("ClusterFirst");
     let uses_its_dns = policy == "Default" || (is_on_host && policy == "ClusterFirst");
     let tolerates = |key: &str| {

@@ -42,7 +42,7 @@ pub(crate) fn versions(images: &BTreeMap<String, Image>) -> String {
     lines.join("\n\n")
 }
 
-/// What the accounts may do.
+/// The table of the permissions of the accounts.
 pub(crate) fn permissions(provider: &Kubernetes, planned: &[Object], ccm: &Ccm) -> String {
     let on: Vec<_> = ccm.controllers().collect();
     let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());

@@ -1,4 +1,4 @@
-//! What a command prints, as a picture of a terminal.
+//! The output of a command, as a picture of a terminal.
 
 use crate::pages::picture::{Picture, columns};
 

@@ -166,7 +166,7 @@ async fn no_node_is_found(cloud: &mut Cloud) -> Result<()> {
     cloud.fixture.is_cured(&second).await
 }
 
-/// What concerns one node, while others are initialized.
+/// The reasons that concern one node, while others are initialized.
 async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
     let fixture = &cloud.fixture;
     fixture.register(&node("worker-7")).await?;
@@ -238,7 +238,7 @@ async fn aws_is_not_reached(cloud: &mut Cloud) -> Result<()> {
     cloud.fixture.is_cured(&name).await
 }
 
-/// What becomes of nodes that are initialized.
+/// The reasons that concern initialized nodes.
 async fn instances_go(cloud: &Cloud) -> Result<()> {
     let (fixture, instance) = (&cloud.fixture, &cloud.instances[3]);
     cloud.moto.stop(instance).await?;

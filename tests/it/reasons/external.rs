@@ -18,7 +18,7 @@ use crate::{
     trust::with_digests,
 };
 
-/// Its name.
+/// The name of the provider.
 const NAME: &str = "up";
 
 /// The folder of AWS's provider under another name, with digests: the names of its objects change, the program and its arguments stay.

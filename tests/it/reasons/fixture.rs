@@ -38,7 +38,7 @@ use crate::{
 
 /// The node that the cloud-controller-manager runs on.
 const NODE: &str = "control-plane";
-/// The lease that it takes unless it is told another one.
+/// The lease of the cloud-controller-manager, unless a test sets another one.
 pub(super) const LEASE: &str = "cloud-controller-manager";
 const TAINT: &str = "node.cloudprovider.kubernetes.io/";
 
@@ -46,7 +46,7 @@ const TAINT: &str = "node.cloudprovider.kubernetes.io/";
 pub(super) struct Fixture {
     pub(super) cluster: Kubernetes,
     pub(super) operator: Operator,
-    /// What the cloud-controller-manager has besides its pod.
+    /// The parts of the cloud-controller-manager that its pod does not define.
     pub(super) image: Image,
     pub(super) provider: &'static str,
     kubelet: Kubelet,
@@ -61,14 +61,14 @@ impl Fixture {
         Self::with(Options::default(), provider).await
     }
 
-    /// The same, on a control plane with these options.
+    /// A fixture on a control plane with these options.
     pub(super) async fn with(options: Options, provider: &'static str) -> Result<Self> {
         let cluster = Kubernetes::with(options, provider).await?;
         let operator = cluster.start()?;
         Self::of(cluster, operator, provider, provider).await
     }
 
-    /// The same for a provider that does not come with the program, in a folder: it runs the program of another one.
+    /// A fixture with an external provider in a folder, which runs the program of another provider.
     pub(super) async fn external(
         provider: &'static str,
         program_of: &str,
@@ -89,7 +89,7 @@ impl Fixture {
         Ok(Self { cluster, operator, image, provider, kubelet, running: None, template: Value::Null })
     }
 
-    /// The same, whose operator may let nodes be deleted.
+    /// A fixture whose operator may allow the deletion of nodes.
     pub(super) async fn guarded(provider: &'static str) -> Result<Self> {
         let mut fixture = Self::new(provider).await?;
         fixture.operator.terminate()?;
@@ -137,7 +137,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// As [`Self::roll_out`], of a container that ends by itself.
+    /// Rolls out like [`Self::roll_out`], for a container that ends on its own.
     pub(super) async fn roll_out_and_crash(&mut self) -> Result<()> {
         let workload = self.installed().await?;
         self.stop().await?;
@@ -148,7 +148,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Runs the program once more, as a manifest of somebody else does, with this lease. It shares the account.
+    /// Runs the program a second time with this lease and the same account, as a manifest of somebody else would.
     pub(super) async fn run_another(&mut self, lease: &str) -> Result<Container> {
         let mut workload = self.live().await?;
         workload["metadata"]["name"] = json!(lease);
@@ -190,7 +190,7 @@ impl Fixture {
         self.run(&workload).await
     }
 
-    /// The workload, once its template is another than that of the container.
+    /// The workload, once its template differs from the template of the running container.
     async fn installed(&mut self) -> Result<Value> {
         let live = eventually("another template", LIMIT, async || {
             self.cluster.ready(&self.operator, "cluster").await?;
@@ -333,7 +333,7 @@ impl Fixture {
         waited.await.with_context(|| self.operator.log())
     }
 
-    /// What the command `nodes` says of a node.
+    /// The output of the command `nodes` about a node.
     pub(super) async fn diagnosis(&self, node: &str) -> Result<Value> {
         let output = self.command(&["nodes", node, "--output=json"]).await?;
         let report: Value = serde_json::from_slice(&output.stdout)

@@ -21,7 +21,7 @@ pub(super) struct Refusal {
     pub(super) message: &'static str,
 }
 
-/// What moto cannot answer, and what AWS answers where it has no such thing.
+/// A request that moto does not know, and the answer of AWS for a region without this feature.
 const NO_TOPOLOGY: Refusal = Refusal {
     action: "DescribeInstanceTopology",
     status: 400,

@@ -28,9 +28,9 @@ use crate::{
     support::{eventually, objects},
 };
 
-/// How many nodes there are.
+/// The number of nodes.
 const NODES: usize = 10;
-/// How many seconds ago they became unready: longer than the settings below ask for.
+/// The seconds since the nodes became unready: longer than the settings below require.
 const LONG_AGO: i64 = 120;
 /// The shortest time that the API allows.
 const MIN_NOT_READY: i64 = 60;
@@ -126,7 +126,7 @@ async fn are_initialized(fixture: &Fixture, nodes: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What has gone wrong.
+/// A cluster with a mistake that makes a CCM treat all nodes as gone.
 struct Incident {
     how: &'static str,
 }
@@ -175,7 +175,7 @@ impl Incident {
         self.note(fixture, "guarded, one node is ready", started, &why)
     }
 
-    /// Waits until the status names all these nodes for this reason, and the cloud-controller-manager has asked once more.
+    /// Waits until the status names all these nodes with this reason, and the cloud-controller-manager has tried again.
     async fn waits(&self, fixture: &Fixture, nodes: &[String], why: &str) -> Result<String> {
         let waited = eventually("the status to tell why the nodes stay", LONG, async || {
             let deletion = fixture.status().await?["nodeDeletion"].clone();
@@ -240,7 +240,7 @@ impl Incident {
             })
             .await
             .with_context(|| fixture.operator.log())?;
-            // The one that runs is still that of the rehearsal, which tries in every mode.
+            // The running program is still that of the rehearsal, which tries in every mode.
             tries_again(fixture, nodes).await?;
             ensure!(existing(fixture, nodes).await? == nodes.len(), "{mode}: nodes were deleted");
             self.note(fixture, &format!("{mode}, with {which}"), started, "none of 10 nodes deleted")?;
@@ -270,7 +270,7 @@ impl Incident {
         })
         .await
         .with_context(|| fixture.log())?;
-        // What tells afterwards why: the Event or, if that was dropped after so many attempts, the log.
+        // Afterwards the Event shows the reason or, if it was dropped after so many attempts, the log.
         let lost = left.first().context("a node")?;
         fixture.finds(lost, "N21", "cloud provider", &format!("{}, unguarded", self.how)).await?;
         self.note(fixture, "unguarded", started, &format!("all {} nodes deleted, whose machines live", left.len()))
@@ -341,7 +341,7 @@ async fn leads_for_long(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the cloud-controller-manager has tried once more to delete each of these nodes.
+/// Waits until the cloud-controller-manager has tried again to delete each of these nodes.
 async fn tries_again(fixture: &Fixture, nodes: &[String]) -> Result<()> {
     let tried = || fixture.log().matches("unable to delete node").count();
     let before = tried();
@@ -352,7 +352,7 @@ async fn tries_again(fixture: &Fixture, nodes: &[String]) -> Result<()> {
     .await
 }
 
-/// How many of these nodes exist.
+/// The number of these nodes that still exist.
 async fn existing(fixture: &Fixture, nodes: &[String]) -> Result<usize> {
     let all = fixture.nodes().list(&ListParams::default()).await?;
     Ok(all.iter().filter(|node| nodes.contains(&node.name_any())).count())

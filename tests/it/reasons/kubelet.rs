@@ -1,4 +1,4 @@
-//! What the kubelet of a node shows of a container: its pod, as an object of the API, and its log, which the API server gets
+//! A kubelet that shows a container: its pod, as an object of the API, and its log, which the API server reads
 //! from the kubelet's port.
 
 use std::{
@@ -46,7 +46,7 @@ pub(super) struct Kubelet {
 }
 
 impl Kubelet {
-    /// The kubelet of an existing node, which tells the API server where it serves.
+    /// The kubelet of an existing node, which reports its address to the API server.
     pub(super) async fn start(client: &Client, node: &'static str) -> Result<Self> {
         let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
@@ -61,7 +61,7 @@ impl Kubelet {
         let (tls, path) = (TlsAcceptor::from(Arc::new(config)), log.clone());
         server.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // A client that leaves early is no business of others.
+                // A client that disconnects early must not affect others.
                 let _ = answer(&tls, stream, &path).await;
             }
         });
@@ -91,7 +91,7 @@ impl Kubelet {
         self.set_status(&pod, kubelet::running(&pod)).await
     }
 
-    /// The same for a container that has ended thrice.
+    /// Shows a container that has ended three times.
     pub(super) async fn show_crashed(&mut self, workload: &Value, log: &Path, code: i32) -> Result<()> {
         let pod = self.replace_pod(workload, log).await?;
         let mut status = kubelet::running(&pod);

@@ -49,7 +49,7 @@ use crate::{
     },
 };
 
-/// What the operator creates beside it.
+/// The workload that the operator creates beside the old one.
 const NEW: &str = "aws-cloud-controller-manager-main";
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const PERIOD: Duration = Duration::from_millis(50);
@@ -98,7 +98,7 @@ struct Kubelet {
 impl Kubelet {
     async fn run(mut self) {
         loop {
-            // An error is a conflict; the next look tells.
+            // An error is a conflict; the next attempt succeeds.
             if let Err(error) = self.look().await
                 && !error.to_string().contains("Conflict")
             {
@@ -366,7 +366,7 @@ fn installation() -> Value {
     })
 }
 
-/// What `init` proposes, as a user edits it: with a port that is free here.
+/// Edits the proposal of `init` as a user would: with a port that is free here.
 fn edit(fixture: &Fixture, report: &Value) -> Result<()> {
     let path = fixture.shell.folder().join("ccm.yaml");
     let mut manifest: Value = yaml::from_str(&fs::read_to_string(&path)?)?;

@@ -1,4 +1,4 @@
-//! What was produced and what was printed, as a table at the end of the run.
+//! A table of the produced reasons and the printed ones, at the end of the run.
 
 use std::{
     io::{self, Write},
@@ -13,17 +13,17 @@ use crate::{
     table::{Column, Table},
 };
 
-/// One reason that was produced.
+/// A reason that was produced.
 pub(super) struct Row {
     /// The cloud.
     pub(super) cloud: String,
     /// The id of the reason.
     pub(super) reason: String,
-    /// How it was produced.
+    /// How the reason was produced.
     pub(super) how: String,
-    /// How long after that it was found.
+    /// The time until the reason was found.
     pub(super) after: Duration,
-    /// What was printed.
+    /// The printed text.
     pub(super) printed: String,
 }
 

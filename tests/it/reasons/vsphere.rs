@@ -94,7 +94,7 @@ impl Cloud {
         &self.vcenter.about.machines[number]
     }
 
-    /// Its node, which waits.
+    /// The node of a machine, which waits.
     pub(super) fn node(&self, number: usize) -> Value {
         let machine = self.machine(number);
         let mut node = node(&machine.hostname);
@@ -128,7 +128,7 @@ async fn why_nodes_wait_at_vsphere() -> Result<()> {
     it_does_not_run(&mut cloud).await.context("it does not run")
 }
 
-/// What concerns every node, from before the installation until the first node is initialized.
+/// The reasons that concern every node, from before the installation until the first node is initialized.
 async fn no_node_is_found(cloud: &mut Cloud) -> Result<()> {
     let first = cloud.register(0).await?.to_owned();
     cloud.fixture.finds(&first, "N00", "", "nothing is installed").await?;
@@ -183,7 +183,7 @@ async fn the_vcenter_is_not_reached(cloud: &mut Cloud) -> Result<()> {
     cloud.fixture.is_cured(&first).await
 }
 
-/// What concerns one node, while others are initialized.
+/// The reasons that concern one node, while others are initialized.
 async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
     let Cloud { fixture, vcenter } = cloud;
     let (renamed, silent) = (cloud.machine(1), cloud.machine(2));
@@ -219,7 +219,7 @@ async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
     fixture.is_cured(name).await
 }
 
-/// What becomes of nodes that are initialized.
+/// The reasons that concern initialized nodes.
 async fn machines_go(cloud: &Cloud) -> Result<()> {
     let Cloud { fixture, vcenter } = cloud;
     let machine = cloud.machine(4);

@@ -1,4 +1,4 @@
-//! What was true a moment ago confirms nothing: that the leader has led for long, or that somebody has allowed a deletion.
+//! Outdated knowledge confirms no deletion: neither that the leader has led for long, nor that somebody has allowed it.
 
 use std::time::Instant;
 
