@@ -307,7 +307,7 @@ fn the_grace_periods_of_the_pages_are_those_of_the_operator() -> Result<()> {
         (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "{} after Kubernetes gives up the rollout"),
         (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "after {} in which finalizers keep an object"),
         (TRANSIENT_ERROR_GRACE, "docs/operations.md", "for {}, or for"),
-        (DENIED_GRACE, "docs/operations.md", "or for {} for lack of a permission"),
+        (DENIED_GRACE, "docs/operations.md", "or for {} because of a missing permission"),
         (
             TRANSIENT_ERROR_GRACE,
             "docs/runbooks/CloudControllerManagerOperatorWatchSilent.md",
