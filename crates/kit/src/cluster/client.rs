@@ -30,7 +30,7 @@ use kube::{
     client::{Body, ConfigExt},
 };
 use serde_json::{Value, json};
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 use crate::{
     cluster::{env_file::EnvFile, kubeconfig, request},
@@ -38,6 +38,9 @@ use crate::{
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The shortest limit for the headers of a watch. An overloaded API server may queue its request for longer than others.
+const WATCH_HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time without an acknowledgement of sent data; the kernel alone would wait for a quarter of an hour.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -89,18 +92,16 @@ fn verb<B>(request: &Request<B>) -> &'static str {
 #[derive(Clone)]
 pub(super) struct Repeatable;
 
-/// Marks the response of a watch, whose body does not end.
-#[derive(Clone)]
-struct Endless;
-
-/// Waits for a response and its body, but no longer than `limit`: a server may send headers, and then nothing.
+/// Waits for a response and its body, but no longer than `limit`: a server may send headers, and then nothing. The body of a watch that
+/// succeeds does not end, and has no limit.
 async fn limited(
     limit: Duration,
+    is_watch: bool,
     response: impl Future<Output = Result<Response<ResponseBody>, BoxError>>,
 ) -> Result<Response<ResponseBody>, BoxError> {
     let whole = async {
         let (parts, body) = response.await?.into_parts();
-        if parts.extensions.get::<Endless>().is_some() {
+        if is_watch && parts.status.is_success() {
             return Ok(Response::from_parts(parts, body));
         }
         let body = axum::body::to_bytes(body, usize::MAX).await?;
@@ -188,15 +189,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport<C> {
         let on_request = self.on_request.as_ref();
         let mut reporting = Reporting { on_request, verb, started: Instant::now(), code: 0 };
         let exchange = async { with_retry_after(self.http.request(request).await?.map(ResponseBody::new)).await };
-        let mut response = exchange.await;
+        let response = exchange.await;
         reporting.code = response.as_ref().map_or(0, |response| response.status().as_u16());
-        drop(reporting);
-        if let Ok(response) = &mut response
-            && verb == WATCH
-            && response.status().is_success()
-        {
-            response.extensions_mut().insert(Endless);
-        }
         response
     }
 }
@@ -219,8 +213,7 @@ fn client(
     let https = config.rustls_https_connector_with_connector(http)?;
     let http = HttpClient::builder(TokioExecutor::new()).build(https);
     let transport = Transport { http, limit, on_request };
-    let service = ServiceBuilder::new()
-        .map_future(move |response| limited(limit, response))
+    let exchange = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .map_request(move |request: Request<Body>| match &address {
             Some(file) => file.direct(request),
@@ -229,6 +222,11 @@ fn client(
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .service_fn(move |request: Request<Body>| transport.clone().send(request));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_watch = verb(&request) == WATCH;
+        let limit = if is_watch { limit.max(WATCH_HEADERS_TIMEOUT) } else { limit };
+        limited(limit, is_watch, exchange.clone().oneshot(request))
+    });
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
