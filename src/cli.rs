@@ -58,7 +58,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done; nothing was found
   1  found: `diff` a change, `status` that the cluster is not healthy, `nodes` that something is wrong with a node,
-     `init` and `preflight` that a check refuses, `provider verify` a defect, `provider test` that no pod was ready
+     `nodes retry` that a node still waits, `init` and `preflight` that a check refuses, `provider verify` a defect,
+     `provider list` a provider that is refused, `provider test` that no pod was ready
   2  failed, or wrong usage; one line on standard error says why
   3  the lease was lost to another process
 ";
@@ -152,9 +153,9 @@ pub enum Command {
     /// a manifest is told, and prints the steps of the migration and of the way back.
     /// Exit code: 0 the files are written, and nothing refuses the installation; 1 they are written, and a check refuses; 2 failure.
     Init(init::InitArgs),
-    /// Check a cluster before a cloud-controller-manager is installed, and say what to do; writes nothing.
+    /// Check a cluster before a cloud-controller-manager is installed, and print the fixes; writes nothing.
     ///
-    /// What cannot be known from the API server is not checked, and says how to.
+    /// For a property that the API server does not show, it prints how to check it.
     /// Exit code: 0 nothing refuses the installation; 1 a check refuses it; 2 failure.
     Preflight(preflight::PreflightArgs),
     /// Explain why a node waits: a reason that `nodes`, an Event on a node or the field status.nodes.waiting names, what it means, why, and
@@ -233,12 +234,38 @@ fn exit_code(done: anyhow::Result<impl Termination>) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_and_the_page_name_the_same_commands_that_can_exit_with_1() {
+        let of = |text: &str, start: &str, end: &str| -> BTreeSet<String> {
+            let part = text.split_once(start).and_then(|(_, rest)| rest.split_once(end)).unwrap().0;
+            part.split('`').skip(1).step_by(2).map(|name| name.replace('\n', " ")).collect()
+        };
+        let page = include_str!("../docs/commands.md");
+        assert_eq!(of(EXIT_CODES, "  1  ", "  2  "), of(page, "1 is an answer", "2 is"));
+    }
+
+    #[test]
+    fn the_help_of_a_package_names_each_of_its_forms() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            for argument in command.get_arguments() {
+                let help =
+                    argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+                let takes_package = help.contains(" folder") && help.contains(" tar");
+                assert!(!takes_package || help.contains("OCI image"), "{} {argument}: {help}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 
     #[test]

@@ -24,11 +24,9 @@ use crate::{
     },
     status::ccm::{self, CONDITIONS, STATUSES},
 };
-use ccms::Ccms;
 use config_sync::ConfigSync;
-use executor::Executor;
 use observer::{ClusterType, Id};
-use openshift::OpenShiftFleet;
+use operator::Operator;
 use view::View;
 
 mod applier;
@@ -46,6 +44,7 @@ mod log_line;
 pub mod metrics;
 mod observer;
 mod openshift;
+mod operator;
 mod progress;
 mod status_writer;
 mod sync;
@@ -88,10 +87,7 @@ struct Pass {
 /// The controllers of a process.
 pub struct Controllers {
     view: View,
-    /// The operator on OpenShift, or while the type of the cluster is not known.
-    openshift: Option<OpenShiftFleet>,
-    /// The operator on any other Kubernetes.
-    ccms: Option<Ccms>,
+    operator: Option<Operator>,
     config_sync: Option<ConfigSync>,
     images_json: Option<PathBuf>,
     /// The leadership of each group of controllers, by its name in metrics.
@@ -108,8 +104,7 @@ impl Controllers {
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health) -> Self {
         Self {
             view,
-            openshift: None,
-            ccms: None,
+            operator: None,
             config_sync: None,
             images_json: None,
             leaderships: Vec::new(),
@@ -130,12 +125,7 @@ impl Controllers {
     pub fn with_operator(mut self, authority: Authority, images_json: PathBuf, is_dry_run: bool) -> Self {
         self.leaderships.push(("operator", authority.leadership.clone()));
         self.images_json = Some(images_json);
-        let executor = if is_dry_run {
-            Executor::dry_run()
-        } else {
-            Executor::writing(&self.view.settings.own_namespace, self.view.target.events.clone())
-        };
-        self.openshift = Some(OpenShiftFleet::new(authority, executor));
+        self.operator = Some(Operator::new(authority, is_dry_run));
         self
     }
 
@@ -167,7 +157,7 @@ impl Controllers {
                     () = files.next() => Some(true),
                     Some(_) = leaderships.next() => Some(false),
                     () = self.view.target.diagnoser.diagnoses.answered() => Some(false),
-                    Some(()) = OptionFuture::from(self.ccms.as_mut().map(|ccms| ccms.snapshots.answered())) => Some(false),
+                    Some(()) = OptionFuture::from(self.operator.as_mut().and_then(Operator::ccms).map(|ccms| ccms.snapshots.answered())) => Some(false),
                     () = self.rewound.notified() => {
                         self.view.target.observer.watches.restart();
                         Some(false)
@@ -186,7 +176,7 @@ impl Controllers {
 
     /// Withdraws the permissions to delete nodes, which must not stay while no operator runs.
     async fn withdraw(&mut self) {
-        if let Some(ccms) = &mut self.ccms {
+        if let Some(ccms) = self.operator.as_mut().and_then(Operator::ccms) {
             let withdrawn = tokio::time::timeout(WITHDRAWAL, ccms.withdraw(&mut self.view)).await;
             if withdrawn.is_err() {
                 ccms.warn_of_permissions(&self.view);
@@ -244,7 +234,7 @@ impl Controllers {
             self.view.target.observer.watches.have_answered();
         }
         self.leading = leading;
-        match self.view.cluster_type() {
+        match self.view.observe_cluster_type() {
             ClusterType::Unknown | ClusterType::Neither => {
                 let observer = &self.view.target.observer;
                 let due = observer.watches.problem_lasts_at(TRANSIENT_ERROR_GRACE).into_iter().collect();
@@ -254,24 +244,18 @@ impl Controllers {
                 if let Some(config_sync) = &mut self.config_sync {
                     passes.extend(config_sync.pass(&mut self.view).await);
                 }
-                if let Some(openshift) = &mut self.openshift {
-                    passes.push(engine::pass(openshift, &mut self.view).await);
+                if let Some(operator) = &mut self.operator {
+                    passes.push(engine::pass(operator.openshift(&self.view), &mut self.view).await);
                 }
             }
             ClusterType::Kubernetes => {
-                if let Some(OpenShiftFleet { authority, executor, .. }) = self.openshift.take() {
-                    info!("this cluster is not OpenShift: acting on CloudControllerManagers");
-                    self.ccms = Some(Ccms::new(authority, executor));
-                    // Only the command line has TLS settings there.
-                    self.view.publish_tls();
-                }
                 // There the pods mount the ConfigMaps and Secrets themselves.
-                if self.config_sync.take().is_some() && self.ccms.is_none() {
+                if self.config_sync.take().is_some() && self.operator.is_none() {
                     info!("this cluster is not OpenShift: there is nothing to sync");
                     self.view.publish_topology(false);
                 }
-                if let Some(ccms) = &mut self.ccms {
-                    passes.push(engine::pass(ccms, &mut self.view).await);
+                if let Some(operator) = &mut self.operator {
+                    passes.push(engine::pass(operator.kubernetes(&self.view), &mut self.view).await);
                 }
             }
         }

@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, status::Deleted},
     cluster::{
-        access,
+        access_review,
         read::{self, Error},
         request::{self, NO_DEADLINE},
     },
     error::chain,
     facts::{DEFAULT_NAMESPACE, Documents, PLATFORM_DOCUMENT, Settings, ccm, cluster::Cluster, version::Minor},
     nodes::{
-        evidence::{Ccm, Evidence, Lease, NodeEvent, Pod, ReadResult, Unseen},
+        evidence::{CcmEvidence, Evidence, Lease, NodeEvent, Pod, ReadResult, Unseen},
         identity::{CcmIdentity, Need},
         node::Node,
         observed,
@@ -42,14 +42,14 @@ const PAGE: u32 = 500;
 pub async fn read(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
     let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
     let identities = identities(client, catalog, &mut evidence).await;
-    let identities = seen(identities, "the CloudControllerManagers", "kubectl get ccm".to_owned());
-    let identities = noted(identities, &mut evidence.unseen).unwrap_or_default();
+    let identities = read_or_unseen(identities, "the CloudControllerManagers", "kubectl get ccm".to_owned());
+    let identities = value_or_note(identities, &mut evidence.unseen).unwrap_or_default();
     evidence.may_have_more_ccms = !evidence.unseen.is_empty();
     let is_thorough = node.is_some() || evidence.nodes.iter().any(|one| one.is_uninitialized() || !one.is_ready());
     add_ccms(client, (&identities, Some(KUBE_SYSTEM)), is_thorough, &mut evidence).await;
-    evidence.events = noted(events(client, node).await, &mut evidence.unseen);
+    evidence.events = value_or_note(events(client, node).await, &mut evidence.unseen);
     let own: Vec<_> = evidence.ccms.iter().flat_map(|ccm| &ccm.pods).flatten().map(Pod::key).collect();
-    let others = noted(ccm_pods(client, KUBE_SYSTEM).await, &mut evidence.unseen);
+    let others = value_or_note(ccm_pods(client, KUBE_SYSTEM).await, &mut evidence.unseen);
     evidence.other_pods = others.map(|others| others.into_iter().filter(|pod| !own.contains(&pod.key())).collect());
     Ok(evidence)
 }
@@ -59,12 +59,12 @@ fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), co
 }
 
 /// Turns an error of a read into [`Unseen`], so that the rest can be read.
-fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> ReadResult<T> {
+fn read_or_unseen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> ReadResult<T> {
     read.map_err(|error| unseen(what, &error, command))
 }
 
 /// Returns the value, or adds the reason for its absence to `unseen`.
-fn noted<T>(seen: ReadResult<T>, unseen: &mut Vec<Unseen>) -> Option<T> {
+fn value_or_note<T>(seen: ReadResult<T>, unseen: &mut Vec<Unseen>) -> Option<T> {
     seen.map_err(|why| unseen.push(why)).ok()
 }
 
@@ -92,7 +92,7 @@ async fn events(client: &Client, node: Option<&str>) -> ReadResult<Vec<NodeEvent
     let params = ListParams::default().fields(&selector);
     let events = all(client, (&EVENT, EVENTS_OF_NODES), params, |live| Some(NodeEvent::of(live))).await;
     let command = format!("kubectl get events -n {EVENTS_OF_NODES} --field-selector {selector}");
-    seen(events, "Events about nodes", command)
+    read_or_unseen(events, "Events about nodes", command)
 }
 
 /// The leases of cloud-controller-managers in these namespaces, all or none.
@@ -101,7 +101,7 @@ async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> ReadResult<Vec<L
     for namespace in namespaces {
         let read = all(client, (&LEASE, namespace), ListParams::default(), |live| Some(Lease::of(live))).await;
         let what = format!("the leases in namespace {namespace}");
-        leases.extend(seen(read, what, format!("kubectl get leases -n {namespace}"))?);
+        leases.extend(read_or_unseen(read, what, format!("kubectl get leases -n {namespace}"))?);
     }
     leases.retain(Lease::is_ccms);
     Ok(leases)
@@ -112,29 +112,27 @@ async fn ccm_pods(client: &Client, namespace: &str) -> ReadResult<Vec<Pod>> {
     let of = |live: &Value| observed::is_ccm(live).then(|| Pod::of(live));
     let pods = all(client, (&POD, namespace), ListParams::default(), of).await;
     let what = format!("pods of other cloud-controller-managers in namespace {namespace}");
-    seen(pods, what, format!("kubectl get pods -n {namespace}"))
+    read_or_unseen(pods, what, format!("kubectl get pods -n {namespace}"))
 }
 
-/// The cloud-controller-managers that the operator has, or should have, installed: those that are asked for, or on OpenShift
-/// that of the platform. Those that cannot be told are noted, and what the statuses list as deleted.
+/// The cloud-controller-managers that the operator has, or should have, installed: on OpenShift that of the platform, elsewhere those of
+/// the `CloudControllerManager`s. Also records the ones that cannot be identified, and the nodes that the statuses list as deleted.
 async fn identities(client: &Client, catalog: &Catalog, evidence: &mut Evidence) -> Result<Vec<CcmIdentity>, Error> {
-    let (has_infrastructure, identity) = match ccms(client).await {
-        Ok(Some(ccms)) if !ccms.is_empty() => {
+    // As for the operator, a `CloudControllerManager` has no effect on OpenShift.
+    let openshift = on_openshift(client, catalog).await;
+    if let Ok(Some(identity)) = openshift {
+        evidence.has_infrastructure = true;
+        return Ok(identity.into_iter().collect());
+    }
+    match ccms(client).await? {
+        // Then an Infrastructure that the user may not read does not matter.
+        Some(ccms) => {
             evidence.deleted = ccms.iter().flat_map(deleted).collect();
             let asked_for = ccms.iter().map(|live| asked_for(live, catalog));
-            return Ok(asked_for.filter_map(|seen| noted(seen, &mut evidence.unseen)).collect());
+            Ok(asked_for.filter_map(|read| value_or_note(read, &mut evidence.unseen)).collect())
         }
-        Ok(None) => on_openshift(client, catalog).await?,
-        Ok(Some(_)) => on_openshift(client, catalog).await.unwrap_or_default(),
-        // A user without permission to list CloudControllerManagers is denied also where the kind does not exist, as on OpenShift.
-        Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
-            Ok(found @ (_, Some(_))) => found,
-            _ => return Err(error),
-        },
-        Err(error) => return Err(error),
-    };
-    evidence.has_infrastructure = has_infrastructure;
-    Ok(identity.into_iter().collect())
+        None => openshift.map(|_| Vec::new()),
+    }
 }
 
 /// Reads every `CloudControllerManager`; `None` if the API server does not serve the kind.
@@ -174,19 +172,19 @@ fn asked_for(live: &Value, catalog: &Catalog) -> ReadResult<CcmIdentity> {
     })
 }
 
-/// Whether this is an OpenShift cluster, and its cloud-controller-manager, if its platform has one.
-async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<(bool, Option<CcmIdentity>), Error> {
+/// The cloud-controller-manager of an OpenShift cluster, if its platform has one; `None` if this is not OpenShift.
+async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Option<CcmIdentity>>, Error> {
     let document = &PLATFORM_DOCUMENT;
     let live = match read::get(client, &document.kind, "", document.name).await {
         Err(Error::NotServed(_)) => None,
         live => live?,
     };
-    let Some(live) = live else { return Ok((false, None)) };
+    let Some(live) = live else { return Ok(None) };
     let mut documents = Documents::default();
     let what = || request::describe_objects(&document.kind, "", document.name);
     documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
     let provider = catalog.provider(&documents.facts(&Settings::default()));
-    Ok((true, provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE))))
+    Ok(Some(provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE))))
 }
 
 /// Adds the evidence of cloud-controller-managers, and the leases in their namespaces and one more; with `is_thorough`
@@ -198,40 +196,40 @@ pub async fn add_ccms(
     evidence: &mut Evidence,
 ) {
     let namespaces = identities.iter().map(|one| one.namespace.as_str()).chain(more).collect();
-    evidence.leases = noted(leases(client, namespaces).await, &mut evidence.unseen);
+    evidence.leases = value_or_note(leases(client, namespaces).await, &mut evidence.unseen);
     for identity in identities {
         let mut ccm = ccm(client, identity, &mut evidence.unseen).await;
         if is_thorough {
             let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(identity));
-            ccm.missing_permissions = noted(missing_permissions(client, identity).await, &mut evidence.unseen);
+            ccm.missing_permissions = value_or_note(missing_permissions(client, identity).await, &mut evidence.unseen);
             let log = log::read(client, identity, ccm.pods.as_deref(), lease).await;
-            ccm.log = noted(log, &mut evidence.unseen).flatten();
+            ccm.log = value_or_note(log, &mut evidence.unseen).flatten();
         }
         evidence.ccms.push(ccm);
     }
 }
 
-async fn ccm(client: &Client, identity: &CcmIdentity, unseen: &mut Vec<Unseen>) -> Ccm {
+async fn ccm(client: &Client, identity: &CcmIdentity, unseen: &mut Vec<Unseen>) -> CcmEvidence {
     let namespace = identity.namespace.as_str();
     let installed = match identity.kind {
-        Some(kind) => noted(installed(client, kind, identity).await, unseen),
+        Some(kind) => value_or_note(installed(client, kind, identity).await, unseen),
         None => None,
     };
-    let mut ccm = Ccm {
+    let mut ccm = CcmEvidence {
         identity: identity.clone(),
         is_installed: installed.as_ref().map(Option::is_some),
         installed: installed.flatten().unwrap_or_default(),
-        ..Ccm::default()
+        ..CcmEvidence::default()
     };
-    ccm.pods = noted(pods(client, namespace, &identity.selector, "its pods").await, unseen);
+    ccm.pods = value_or_note(pods(client, namespace, &identity.selector, "its pods").await, unseen);
     if let Some(selector) = &identity.node_manager {
         let pods = pods(client, namespace, selector, "the pods of its node manager").await;
         // Without them, none is known to be wrong.
-        ccm.node_manager = noted(pods, unseen);
+        ccm.node_manager = value_or_note(pods, unseen);
     }
     let is_well = |pods: &Vec<Pod>| !pods.is_empty() && pods.iter().all(|pod| pod.is_ready);
     if !ccm.pods.as_ref().is_some_and(is_well) {
-        ccm.pod_events = noted(pod_events(client, identity).await, unseen).unwrap_or_default();
+        ccm.pod_events = value_or_note(pod_events(client, identity).await, unseen).unwrap_or_default();
     }
     ccm
 }
@@ -241,7 +239,7 @@ async fn installed(client: &Client, kind: &Kind, identity: &CcmIdentity) -> Read
     let CcmIdentity { workload, namespace, .. } = identity;
     let created = |live: Value| live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
     let read = read::get(client, kind, namespace, workload).await.map(|live| live.map(created));
-    seen(
+    read_or_unseen(
         read,
         format!("{} {namespace}/{workload}", kind.kind),
         format!("kubectl get {} -n {namespace} {workload}", kind.plural),
@@ -252,7 +250,7 @@ async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> R
     let params = ListParams::default().labels(selector);
     let pods = all(client, (&POD, namespace), params, |live| Some(Pod::of(live))).await;
     let command = format!("kubectl get pods -n {namespace} -l {selector} -o wide");
-    seen(pods, format!("{what} ({selector} in namespace {namespace})"), command)
+    read_or_unseen(pods, format!("{what} ({selector} in namespace {namespace})"), command)
 }
 
 /// The warnings of the workload controllers and the kubelets.
@@ -265,7 +263,7 @@ async fn pod_events(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<S
     let of = |event: &Value| is_about(event).then(|| NodeEvent::of(event));
     let events = all(client, (&EVENT, namespace), ListParams::default().fields("type=Warning"), of).await;
     let command = format!("kubectl get events -n {namespace} --field-selector type=Warning");
-    let mut events = seen(events, format!("Events about {workload}"), command)?;
+    let mut events = read_or_unseen(events, format!("Events about {workload}"), command)?;
     events.sort_by_key(|event| event.last);
     Ok(events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect())
 }
@@ -274,7 +272,7 @@ async fn pod_events(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<S
 async fn missing_permissions(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<String>> {
     let user = identity.user();
     let review = async |need: &Need| {
-        let may = access::may(client, Some(&user), need.attributes(), NO_DEADLINE).await;
+        let may = access_review::may(client, Some(&user), need.attributes(), NO_DEADLINE).await;
         may.map(|may| (!may).then(|| need.words())).map_err(|cause| {
             let namespace = if need.namespace.is_empty() { String::new() } else { format!(" -n {}", need.namespace) };
             let resource = need.resource.replacen('/', " --subresource=", 1);

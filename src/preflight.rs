@@ -6,8 +6,8 @@
 //! hand. [`read`] reads the cluster; the rest only validates.
 
 pub mod check;
+pub mod check_input;
 mod cluster;
-pub mod evidence;
 pub mod inputs;
 mod nodes;
 mod others;
@@ -21,33 +21,33 @@ use crate::nodes::{
     node::Node,
 };
 use check::{Check, Row};
-use evidence::Evidence;
+use check_input::CheckInput;
 
 /// Every check, in the order in which they are shown.
-pub fn rows(evidence: &Evidence) -> Vec<Row> {
+pub fn rows(input: &CheckInput) -> Vec<Row> {
     let row = |check: &Check| {
-        let row = validate(evidence, *check);
+        let row = validate(input, *check);
         let row = row.unwrap_or_else(|Unseen { why, command, .. }| check.not_checked(why, command));
         // Nothing can be planned without good inputs.
-        let is_skipped = *check > Check::Version && evidence.ccm.skips.iter().any(|id| id == check.id());
+        let is_skipped = *check > Check::Version && input.ccm.skips.iter().any(|id| id == check.id());
         if is_skipped { row.skipped() } else { row }
     };
     Check::ALL.iter().map(row).collect()
 }
 
 /// The result of a check, or what it would have to see.
-fn validate(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    let of_nodes = |validate: fn(&Evidence, Check, &[Node]) -> Row| match evidence.nodes.clone()? {
+fn validate(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    let of_nodes = |validate: fn(&CheckInput, Check, &[Node]) -> Row| match input.nodes.clone()? {
         [] => Ok(check.passed("there is no node yet")),
-        nodes => Ok(validate(evidence, check, nodes)),
+        nodes => Ok(validate(input, check, nodes)),
     };
     match check {
-        Check::Configuration => Ok(inputs::configuration(evidence.validation, evidence.by)),
-        Check::Credentials => Ok(inputs::credentials(evidence.validation, evidence.by)),
-        Check::Version => Ok(inputs::version(evidence.validation)),
-        Check::AdditionalCcms => others::additional_ccms(evidence, check),
-        Check::OtherCcm => others::other_ccm(evidence, check),
-        Check::Ports => others::ports(evidence, check),
+        Check::Configuration => Ok(inputs::configuration(input.validation, input.by)),
+        Check::Credentials => Ok(inputs::credentials(input.validation, input.by)),
+        Check::Version => Ok(inputs::version(input.validation)),
+        Check::AdditionalCcms => others::additional_ccms(input, check),
+        Check::OtherCcm => others::other_ccm(input, check),
+        Check::Ports => others::ports(input, check),
         Check::Kubelets => of_nodes(nodes::kubelets),
         Check::ProviderIds => of_nodes(nodes::provider_ids),
         Check::Region => of_nodes(nodes::region),
@@ -58,13 +58,13 @@ fn validate(evidence: &Evidence, check: Check) -> ReadResult<Row> {
         Check::ControlPlane => of_nodes(nodes::control_plane),
         Check::Taints => of_nodes(nodes::taints),
         Check::Architecture => of_nodes(nodes::architecture),
-        Check::Network => cluster::network(evidence, check),
-        Check::PodCidrs => cluster::pod_cidrs(evidence, check),
-        Check::PodSecurity => cluster::pod_security(evidence, check),
-        Check::Permissions => cluster::permissions(evidence, check),
-        Check::DeletionPermission => cluster::deletion_permission(evidence, check),
-        Check::AtCloud => Ok(cluster::at_cloud(evidence, check)),
-        Check::ImagePull => Ok(cluster::image_pull(evidence, check)),
+        Check::Network => cluster::network(input, check),
+        Check::PodCidrs => cluster::pod_cidrs(input, check),
+        Check::PodSecurity => cluster::pod_security(input, check),
+        Check::Permissions => cluster::permissions(input, check),
+        Check::DeletionPermission => cluster::deletion_permission(input, check),
+        Check::AtCloud => Ok(cluster::at_cloud(input, check)),
+        Check::ImagePull => Ok(cluster::image_pull(input, check)),
         Check::CredentialsAccepted => Ok(check.not_checked(
             "only the cloud knows",
             "install with cloudNodeLifecycle: Rehearsal, in which nothing can be deleted; `ccm-operator nodes` shows what comes of it",

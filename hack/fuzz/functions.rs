@@ -12,7 +12,7 @@ use ccm_operator::{
     facts::{Facts, Platform},
     nodes::{
         diagnose::diagnose,
-        evidence::{Ccm, Evidence},
+        evidence::{CcmEvidence, Evidence},
         node::{Node, UNINITIALIZED},
         observed,
     },
@@ -174,7 +174,7 @@ fn node_log(input: &[u8]) {
         taints: vec![UNINITIALIZED.into()],
         ..Node::default()
     };
-    let ccm = Ccm { log: Some(observed::lines(text)), is_installed: Some(true), ..Ccm::default() };
+    let ccm = CcmEvidence { log: Some(observed::lines(text)), is_installed: Some(true), ..CcmEvidence::default() };
     let now = "2026-01-01T01:00:00Z".parse().expect("a time");
     let evidence = Evidence { now, nodes: vec![node], ccms: vec![ccm], ..Evidence::default() };
     for node in diagnose(&evidence) {

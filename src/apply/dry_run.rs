@@ -128,7 +128,7 @@ pub async fn left_over(
 
 /// The reason why the API server refuses an object.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RefusedManifest {
     /// The JSON pointer of the field; empty if none is named.
     pub pointer: String,
     /// The message, in one line.
@@ -136,12 +136,12 @@ pub struct Refusal {
 }
 
 /// Dry-runs an object unchanged, as if it did not exist; `None` if the API server accepts it.
-pub async fn refusal(client: &Client, object: &Object) -> Result<Option<Refusal>, Error> {
+pub async fn refusal(client: &Client, object: &Object) -> Result<Option<RefusedManifest>, Error> {
     match ask(client, Steps::new(object, LiveState::Absent), true).await {
         // An object that is being deleted proves nothing against its manifest.
         Ok(_) | Err(write::Error { source: Cause::BlockedByFinalizers(_), .. }) => Ok(None),
         Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. }) if is_about_manifest(status.code) => {
-            Ok(Some(Refusal { pointer: pointer(field(&status)), message: status.message.replace('\n', " ") }))
+            Ok(Some(RefusedManifest { pointer: pointer(field(&status)), message: status.message.replace('\n', " ") }))
         }
         Err(error) => Err(error.into()),
     }

@@ -131,7 +131,7 @@ enum Stage {
 #[derive(Debug)]
 pub struct Steps<'a> {
     desired: &'a Object,
-    sight: LiveState<'a>,
+    live_state: LiveState<'a>,
     adopts: bool,
     migrations: usize,
     stage: Stage,
@@ -139,8 +139,8 @@ pub struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     /// The steps from what is known about the live object.
-    pub fn new(desired: &'a Object, sight: LiveState<'a>) -> Self {
-        Self { desired, sight, adopts: true, migrations: 0, stage: Stage::Start }
+    pub fn new(desired: &'a Object, live_state: LiveState<'a>) -> Self {
+        Self { desired, live_state, adopts: true, migrations: 0, stage: Stage::Start }
     }
 
     /// The same, but for `adopts`: whether an object that somebody else has made becomes ours.
@@ -156,7 +156,7 @@ impl<'a> Steps<'a> {
 
     /// The object as it was seen.
     pub fn seen(&self) -> Option<&'a Value> {
-        match self.sight {
+        match self.live_state {
             LiveState::Seen(live) => Some(live),
             LiveState::Absent | LiveState::Unknown => None,
         }
@@ -164,7 +164,7 @@ impl<'a> Steps<'a> {
 
     /// The first step.
     pub fn first(&mut self) -> Next {
-        match self.sight {
+        match self.live_state {
             LiveState::Unknown if self.is_in_our_set() => self.step(Stage::Read, Step::Read),
             LiveState::Unknown | LiveState::Absent => self.step(Stage::Apply, Step::Apply),
             LiveState::Seen(live) if self.is_of_others(live) => self.adopt(live),

@@ -31,7 +31,7 @@ pub struct ImagesArgs {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Image {
+struct ImageRow {
     provider: String,
     kubernetes: String,
     /// With its digest, where the provider names it; empty if there is none.
@@ -46,8 +46,8 @@ struct Image {
 
 pub(super) fn run(args: &ImagesArgs) -> anyhow::Result<()> {
     let images: Vec<_> = chosen(&args.provider)?.iter().flat_map(|provider| list(provider, &args.kubernetes)).collect();
-    let row = |image: &Image| {
-        let Image { provider, kubernetes, reference, verified, note } = image;
+    let row = |image: &ImageRow| {
+        let ImageRow { provider, kubernetes, reference, verified, note } = image;
         let state = if *verified { "verified" } else { "not verified" };
         let note = note.as_ref().map_or_else(|| state.to_owned(), |note| format!("{state}; {note}"));
         [provider.clone(), kubernetes.clone(), reference.clone(), note]
@@ -73,14 +73,14 @@ fn chosen(targets: &[String]) -> anyhow::Result<Vec<Kubernetes>> {
     targets.iter().map(of_target).collect()
 }
 
-fn list(provider: &Kubernetes, versions: &[Minor]) -> Vec<Image> {
+fn list(provider: &Kubernetes, versions: &[Minor]) -> Vec<ImageRow> {
     let name = &provider.descriptor.name;
     let images = provider.descriptor.images.values();
     let each = images.flat_map(|image| versions.iter().map(move |minor| (image, *minor)));
     let line = each.map(|(image, minor)| {
         let choice = image.versions.choose(minor);
         let none = || format!("there is no tag near this version as of {}", image.versions.as_of);
-        Image {
+        ImageRow {
             provider: name.clone(),
             kubernetes: minor.to_string(),
             verified: choice.as_ref().is_some_and(|choice| image.versions.verified.contains(&choice.tag)),

@@ -22,7 +22,7 @@ use crate::{
     object::{NAMESPACE, SECRET, SERVICE_ACCOUNT},
     plan::{Error, Plan, install::NAME, write},
     preflight::{
-        evidence::Snapshot,
+        check_input::Snapshot,
         read::{Overview, check, snapshot},
     },
     proposal::{
@@ -30,8 +30,8 @@ use crate::{
         proposed::{Handling, ProposedCcm, SecretFile},
         provider::{Sign, signs},
         read,
-        report::{Cluster, Found, Report},
-        steps::{CCM_FILE, EXISTING_FILE, Permissions, SECRET_FILE, Situation, argument},
+        report::{ClusterSummary, ExistingSummary, InitReport},
+        steps::{CCM_FILE, EXISTING_FILE, Permissions, SECRET_FILE, StepsInput, argument},
     },
     provider::{Phase, catalog::Catalog, embedded, kubernetes::Kubernetes},
     text::{output::printable, yaml},
@@ -229,7 +229,7 @@ impl Seen {
     }
 }
 
-async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Result<Report> {
+async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Result<InitReport> {
     let Proposal { proposed, sign, migrated, permissions } = proposal;
     let (overview, cluster) = (&seen.overview, seen.overview.cluster);
     let ccm = proposed.ccm(cluster).context("failed to propose a CloudControllerManager")?;
@@ -242,7 +242,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     let written = write::write(&args.dest_dir, &[""], &files, readers, args.force)?;
     let has_namespace = get(&seen.client, &NAMESPACE, "", proposed.namespace()).await?.is_some();
     let (access, flags) = (args.cluster.connection.access(), args.for_migration());
-    let situation = Situation {
+    let situation = StepsInput {
         proposed,
         has_namespace,
         access: &access,
@@ -254,8 +254,8 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     };
     let steps =
         if args.from_existing { situation.migration(migrated, permissions) } else { situation.first(&seen.existing) };
-    Ok(Report {
-        cluster: Cluster {
+    Ok(InitReport {
+        cluster: ClusterSummary {
             kubernetes: cluster.minor.to_string(),
             distribution: cluster.distribution.known().name,
             nodes: overview.nodes.as_ref().ok().map(Vec::len),
@@ -271,8 +271,8 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     })
 }
 
-fn found(existing: &Existing) -> Found {
-    Found {
+fn found(existing: &Existing) -> ExistingSummary {
+    ExistingSummary {
         what: existing.key(),
         image: existing.image.clone(),
         lease: existing.lease().map(|(namespace, name)| format!("{namespace}/{name}")),

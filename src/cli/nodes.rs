@@ -63,14 +63,14 @@ pub enum NodesCommand {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct NodesReport {
     /// Every node, or the one that is asked for.
     nodes: Vec<Diagnosis>,
     /// The sources that could not be read.
     unseen: Vec<Unseen>,
 }
 
-impl Report {
+impl NodesReport {
     /// Reads a cluster; of one node, if one is named.
     async fn read(client: &Client, catalog: &Catalog, name: Option<&str>) -> anyhow::Result<Self> {
         let evidence = evidence::read(client, catalog, name).await?;
@@ -107,7 +107,7 @@ pub(super) fn run(args: &NodesArgs) -> anyhow::Result<ExitCode> {
             None => {}
         }
         let (client, name) = (args.cluster.client().await?, args.name.as_deref());
-        let read = async || Report::read(&client, &catalog, name).await;
+        let read = async || NodesReport::read(&client, &catalog, name).await;
         let table = if name.is_some() { screen::one } else { screen::all };
         let report = watch::show(args.output, args.watch, read, table).await?;
         Ok(ExitCode::from(u8::from(report.needs_somebody())))

@@ -32,7 +32,7 @@ use crate::{
         view::{View, ViewSettings},
     },
     facts::{self, tls::TlsFlags},
-    grace::TRANSIENT_ERROR_GRACE,
+    grace::TOPOLOGY_GRACE,
     process::{
         health::{self, Health},
         http,
@@ -358,7 +358,7 @@ async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option
     }
     let known = async { topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true)) };
     // Without a lease the process would repair nothing, and would not report why the topology is not known.
-    let is_single = tokio::time::timeout(TRANSIENT_ERROR_GRACE, known).await.unwrap_or_default();
+    let is_single = tokio::time::timeout(TOPOLOGY_GRACE, known).await.unwrap_or_default();
     if is_single { SINGLE_REPLICA } else { HIGHLY_AVAILABLE }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     plan::install::NAME,
     preflight::{
         read::{Overview, check},
-        screen::Report,
+        screen::PreflightReport,
     },
     provider::{catalog::Catalog, external::Pinning},
 };
@@ -57,7 +57,7 @@ pub(super) fn run(args: &PreflightArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.passed)))
 }
 
-async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> anyhow::Result<Report> {
+async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> anyhow::Result<PreflightReport> {
     let overview = Overview::at(client).await?;
     let ccm = match (&args.filename, &args.name) {
         (Some(path), _) => facts::read::ccm(path, overview.cluster)?,

@@ -29,7 +29,7 @@ mod rbac;
 pub(super) mod target;
 mod test;
 
-use target::Target;
+use target::GivenProviders;
 
 /// The commands about providers.
 #[derive(Debug, Subcommand)]
@@ -77,8 +77,8 @@ pub struct ShowArgs {
 /// Flags of `provider verify`.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// A provider by its name in `provider list`; one provider's own folder, with assets/ and bootstrap/, or a tar of it, which is
-    /// checked by the rules for external providers, too; or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
+    /// A provider by its name in `provider list`; one provider's own folder, with assets/ and bootstrap/, its tar or its
+    /// OCI image layout, which is checked by the rules for external providers, too; or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
     /// operator's manifests/. `./NAME` is always a folder or file [default: every provider of `provider list`].
     #[arg(value_name = "NAME|PATH")]
     pub target: Option<String>,
@@ -104,13 +104,13 @@ pub struct VerifyArgs {
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
     /// A YAML file with what providers may have beyond the rules whose names begin with external-, by provider and
-    /// rule; for one provider's own folder, or a tar of it. With @sha256:DIGEST behind it, it must have this digest.
+    /// rule; for one provider's own folder, tar or OCI image layout. With @sha256:DIGEST behind it, it must have this digest.
     #[arg(long, value_name = "FILE")]
     pub provider_policy: Option<String>,
 }
 
 /// A policy where it would allow nothing.
-const NO_POLICY: &str = "--provider-policy is for one provider's own folder, or a tar of it";
+const NO_POLICY: &str = "--provider-policy is for one provider's own folder, tar or OCI image layout";
 
 impl PolicyArgs {
     fn file(&self) -> Option<PolicyFile> {
@@ -241,15 +241,17 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.cluster.connection.is_given() && args.dry_run.is_none() {
         return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
-    let (parsed_providers, payload, policy, form) = match args.target.as_deref().map(Target::of).transpose()? {
-        Some(Target::Provider(loaded)) if loaded.form != Form::BuiltIn => {
+    let (parsed_providers, payload, policy, form) = match args.target.as_deref().map(GivenProviders::of).transpose()? {
+        Some(GivenProviders::Provider(loaded)) if loaded.form != Form::BuiltIn => {
             let (parsed_providers, policy) = (loaded.package.parsed_providers(), args.policy.read()?);
             args.policy.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
             (parsed_providers, None, Some(policy), Some(loaded.form))
         }
         _ if args.policy.provider_policy.is_some() => return Err(wrong_usage(NO_POLICY)),
-        Some(Target::Provider(loaded)) => (target::parsed_providers(&loaded), Some(embedded::payload()), None, None),
-        Some(Target::Tree(parsed_providers, payload)) => (parsed_providers, payload, None, None),
+        Some(GivenProviders::Provider(loaded)) => {
+            (target::parsed_providers(&loaded), Some(embedded::payload()), None, None)
+        }
+        Some(GivenProviders::Tree(parsed_providers, payload)) => (parsed_providers, payload, None, None),
         None => (embedded::parsed_providers(), Some(embedded::payload()), None, None),
     };
     let mut report = verify::verify(&parsed_providers, payload.as_ref(), policy.as_ref());

@@ -224,8 +224,8 @@ impl Applier {
         {
             return None;
         }
-        let sight = live.map_or(self.unseen, LiveState::Seen);
-        let mut steps = Steps::new(object, sight).adopting(self.adopts);
+        let live_state = live.map_or(self.unseen, LiveState::Seen);
+        let mut steps = Steps::new(object, live_state).adopting(self.adopts);
         let next = steps.first();
         if next == Next::Break(End::LeftAlone(None)) {
             if self.skip(object.key(), None) {
@@ -289,12 +289,12 @@ impl Applier {
         false
     }
 
-    /// Deletes an object if its live state is the seen one. Returns `None` if the deletion is not due, or has failed.
+    /// Deletes an object if its live state is the seen one, and records the deletion as this action. Returns `None` if the deletion is not due, or has failed.
     pub(super) async fn delete(
         &mut self,
         client: &Client,
         (kind, live): (&Kind, &Value),
-        why: &str,
+        (action, why): (Action, &str),
         budget: &impl Fn() -> Option<Duration>,
     ) -> Option<Pruned> {
         let key = write::key_of(kind, live);
@@ -306,7 +306,7 @@ impl Applier {
             Ok(pruned) => {
                 self.objects.remove(&key);
                 if !matches!(pruned, Pruned::Absent) {
-                    self.events.record(&Change::plain(key, Action::Prune).because(why), live);
+                    self.events.record(&Change::plain(key, action).because(why), live);
                 }
                 Some(pruned)
             }

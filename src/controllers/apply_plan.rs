@@ -267,7 +267,11 @@ impl ApplyPlan {
                 if !(self.applier.may_write_more() && self.applier.may_repair(write::key_of(location.kind, live))) {
                     continue;
                 }
-                match self.applier.delete(client, (location.kind, live), "it is no longer needed", budget).await {
+                match self
+                    .applier
+                    .delete(client, (location.kind, live), (Action::Prune, "it is no longer needed"), budget)
+                    .await
+                {
                     Some(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(location.clone()), name, live),
                     Some(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(location.clone()), name),
                     None => {}

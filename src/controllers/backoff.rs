@@ -212,6 +212,15 @@ mod tests {
     }
 
     #[test]
+    fn the_page_names_the_limit_of_repairs() {
+        assert_eq!((REFILL.as_secs_f64().round(), LONGEST_REPAIR_PERIOD.as_secs()), (1.0, 60));
+        let page = include_str!("../../docs/operations.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains(
+            "more than about once a second for some time, is repaired less and less often, down to once a minute"
+        ));
+    }
+
+    #[test]
     fn only_a_different_error_is_new() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         let mut failed = |error| backoff.failed(error, GRACE, Duration::ZERO, now);

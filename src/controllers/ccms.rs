@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    apply::inventory::Inventory,
+    apply::inventory::{Inventory, Location},
     cluster::seen::Seen,
     controllers::{
         Pass,
@@ -31,12 +31,11 @@ use crate::{
     provider::kubernetes::INSTANCE_LABEL,
 };
 use act::wave;
-use api_server::ApiServer;
 use guard::{Grants, Withheld};
 use member::Member;
+use version_reader::VersionReader;
 
 mod act;
-mod api_server;
 mod change;
 mod definition;
 mod first;
@@ -44,6 +43,7 @@ mod guard;
 mod member;
 mod report;
 mod stage;
+mod version_reader;
 mod write;
 
 pub(super) struct Ccms {
@@ -52,7 +52,7 @@ pub(super) struct Ccms {
     /// Every `CloudControllerManager`, by name.
     fleet: BTreeMap<String, Member>,
     cluster: Option<Cluster>,
-    api_server: ApiServer,
+    version_reader: VersionReader,
     /// The objects in force, in the order of applying.
     objects: Vec<Object>,
     /// Delays planning until the ConfigMaps and Secrets that pods mount stop changing.
@@ -68,7 +68,7 @@ pub(super) struct Ccms {
 }
 
 /// The namespace that `CloudControllerManager`s may name if the command line has none.
-const DEFAULT_NAMESPACE: &str = KUBE_SYSTEM;
+const DEFAULT_CCM_NAMESPACE: &str = KUBE_SYSTEM;
 
 impl Fleet for Ccms {
     type Acted = Result<(), Stopped>;
@@ -92,7 +92,7 @@ impl Fleet for Ccms {
         if pending.is_empty() {
             pending.extend(self.observe_cluster(view).await.err());
         }
-        pass.due.extend(self.api_server.due(self.cluster.as_ref()));
+        pass.due.extend(self.version_reader.due(self.cluster.as_ref()));
         pending
     }
 
@@ -130,7 +130,7 @@ impl Fleet for Ccms {
     async fn report_pending(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
         pass.waiting.extend(pending);
         self.withdraw_all_grants(view).await;
-        if let Some(error) = pass.watch_problem.clone().or_else(|| self.api_server.lasting_problem()) {
+        if let Some(error) = pass.watch_problem.clone().or_else(|| self.version_reader.lasting_problem()) {
             self.report_to_all(view, &error, pass).await;
         }
     }
@@ -170,7 +170,7 @@ impl Ccms {
             executor,
             fleet: BTreeMap::new(),
             cluster: None,
-            api_server: ApiServer::default(),
+            version_reader: VersionReader::default(),
             objects: Vec::new(),
             debounce: Debounce::default(),
             revision: 0,
@@ -185,8 +185,8 @@ impl Ccms {
         let control_plane = &view.target.node_counts.control_plane;
         let mut cluster = Cluster::of(control_plane, None);
         if cluster.is_none() {
-            let asked = self.api_server.ask(&view.target.client, || reported_version(&view.target.observer)).await;
-            cluster = self.api_server.cluster(control_plane);
+            let asked = self.version_reader.ask(&view.target.client, || reported_version(&view.target.observer)).await;
+            cluster = self.version_reader.cluster(control_plane);
             if cluster.is_none() {
                 asked?;
             }
@@ -281,6 +281,12 @@ fn is_common(id: &Id) -> bool {
 /// The name of the `CloudControllerManager` that owns an object.
 fn owner(object: &Value) -> &str {
     object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default()
+}
+
+/// The live objects of a member, each with its location.
+fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Location, &'a Value)> {
+    let objects = observer.ours().flat_map(|(location, objects)| objects.map(move |object| (location, object)));
+    objects.filter(move |(_, object)| owner(object) == name)
 }
 
 #[cfg(test)]

@@ -238,9 +238,9 @@ async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), adopts:
         None if adopts => read::live(client, object).await?,
         _ => None,
     };
-    let sight = match live.or(read.as_ref()) {
+    let live_state = match live.or(read.as_ref()) {
         None if !adopts => LiveState::Unknown,
         live => LiveState::of(live),
     };
-    dry_run::change(client, Steps::new(object, sight).adopting(adopts)).await
+    dry_run::change(client, Steps::new(object, live_state).adopting(adopts)).await
 }

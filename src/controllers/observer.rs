@@ -83,7 +83,7 @@ pub(super) struct Observer {
     /// Whether the command line says that the cluster is not OpenShift.
     is_kubernetes_given: bool,
     /// The watched documents; at first only the Infrastructure, which decides whether the others are watched.
-    pub(super) documents: Vec<&'static Document>,
+    documents: Vec<&'static Document>,
     /// The locations in which nothing is planned any more and objects may have to be pruned.
     leftovers: BTreeSet<Location>,
     /// The inputs that may have changed since they were last read.

@@ -34,8 +34,8 @@ use crate::{
 };
 
 pub(super) struct OpenShiftFleet {
-    pub(super) authority: Authority,
-    pub(super) executor: Executor,
+    authority: Authority,
+    executor: Executor,
     /// Delays planning until the inputs stop changing.
     debounce: Debounce,
     /// The last good plan; it stays in force while an input is bad.
@@ -87,27 +87,24 @@ impl Fleet for OpenShiftFleet {
 
     async fn report_pending(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
         let is_gated = self.gated_since.is_some();
-        let problem = if pass.watch_problem.is_some() || is_gated { self.problem(view, pass) } else { None };
-        match problem {
-            Some(error) => self.report_outcome(view, Outcome::failed(error), pass).await,
-            None if is_gated => pass.retrying.extend(pending),
-            None => pass.waiting.extend(pending),
+        if (pass.watch_problem.is_some() || is_gated) && self.problem(view, pass).is_some() {
+            return self.report(view, Reconciled::Pending(None), pass).await;
         }
+        if is_gated { &mut pass.retrying } else { &mut pass.waiting }.extend(pending);
         self.conclude(view, pass);
     }
 
-    /// A watch that keeps failing is reported, and does not block the rest.
-    async fn act(&mut self, view: &mut View, pass: &mut Pass) -> Option<Reconciled> {
-        let reconciled = match self.gate(view) {
+    async fn act(&mut self, view: &mut View, _: &mut Pass) -> Option<Reconciled> {
+        Some(match self.gate(view) {
             Some(gated) => gated,
             None => self.apply(view).await,
-        };
-        let problem = self.problem(view, pass).map(|error| Reconciled::Outcome(Outcome::failed(error)));
-        Some(problem.unwrap_or(reconciled))
+        })
     }
 
+    /// A problem that is reported in any case goes before the result of the pass, and does not keep it from acting.
     async fn report(&mut self, view: &mut View, acted: Reconciled, pass: &mut Pass) {
-        let outcome = match acted {
+        let problem = self.problem(view, pass).map(|error| Reconciled::Outcome(Outcome::failed(error)));
+        let outcome = match problem.unwrap_or(acted) {
             Reconciled::Outcome(outcome) => Some(outcome),
             // The last outcome is written again if the ClusterOperator was deleted meanwhile.
             Reconciled::Pending(reason) => {

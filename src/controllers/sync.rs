@@ -8,7 +8,10 @@ use std::{collections::BTreeSet, time::Instant};
 use tracing::{error, info};
 
 use crate::{
-    apply::ownership::{RequiredWrites, required_writes},
+    apply::{
+        change::Action,
+        ownership::{RequiredWrites, required_writes},
+    },
     controllers::{Pass, applier::Applier, events::Events, failures::Stopped, view::View},
     grace::SYNC_GRACE,
     object::{Object, reference::Reference},
@@ -171,7 +174,10 @@ async fn apply(
             if !applier.may_repair(object.key()) {
                 continue;
             }
-            if applier.delete(&view.target.client, (object.kind(), frozen), "it is immutable", &budget).await.is_none()
+            if applier
+                .delete(&view.target.client, (object.kind(), frozen), (Action::Recreate, "it is immutable"), &budget)
+                .await
+                .is_none()
             {
                 break;
             }

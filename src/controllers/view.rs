@@ -132,10 +132,10 @@ impl View {
         self.tls.subscribe()
     }
 
-    /// The type of the cluster. Once it is OpenShift, all documents are watched.
-    pub(super) fn cluster_type(&mut self) -> ClusterType {
-        let cluster_type = self.target.observer.cluster_type();
-        if cluster_type == ClusterType::OpenShift && self.target.observer.documents.len() == 1 {
+    /// Starts and ends the watches that depend on the type of the cluster, and returns the type. On OpenShift all documents are watched.
+    pub(super) fn observe_cluster_type(&mut self) -> ClusterType {
+        let cluster_type = self.target.observer.observe_cluster_type();
+        if cluster_type == ClusterType::OpenShift && self.target.observer.watches_only_platform() {
             self.want_documents(None);
         }
         cluster_type
@@ -171,7 +171,7 @@ impl View {
         if self.single_replica.borrow().is_none() {
             let facts = self.target.observer.documents_so_far().facts(&self.settings.facts);
             if let Ok(Some(platform)) = facts.platform {
-                self.single_replica.send_replace(Some(facts.single_replica));
+                self.publish_topology(facts.single_replica);
                 self.want_documents(Some(&platform));
             }
         }

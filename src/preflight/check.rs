@@ -50,7 +50,7 @@ checks! {
     Credentials "credentials" "the Secret exists and has the keys that are needed"
     Version "version" "there is an image for this version of Kubernetes"
     AdditionalCcms "additional-ccms" "no other CloudControllerManager runs the same controllers"
-    OtherCcm "other-ccm" "no cloud-controller-manager of somebody else runs the same controllers"
+    OtherCcm "other-ccm" "no cloud-controller-manager that the operator has not installed runs the same controllers"
     Ports "ports" "the ports on the network of the host are free"
     Kubelets "kubelets" "the kubelets run with --cloud-provider=external"
     ProviderIds "provider-ids" "the providerIDs are of this cloud"
@@ -79,7 +79,7 @@ pub enum CheckResult {
     Passed,
     /// Something may go wrong; it stops nothing.
     Warned,
-    /// Nothing is installed before this is cured.
+    /// The installation waits until this is fixed.
     Refused,
     /// It cannot be known from here.
     NotChecked,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     check::{Check, Row, names},
-    evidence::Evidence,
+    check_input::CheckInput,
     nodes::named,
     permissions::Bound,
 };
@@ -17,14 +17,14 @@ use crate::{
     text::shell::quoted,
 };
 
-pub(super) fn network(evidence: &Evidence, check: Check) -> ReadResult<Row> {
+pub(super) fn network(input: &CheckInput, check: Check) -> ReadResult<Row> {
     let lacks = |node: &&Node| node.ready.as_ref().is_some_and(|ready| ready.lacks_network);
-    let Some(waiting) = named(evidence.nodes.clone()?.iter().filter(lacks)) else { return Ok(check.passed("")) };
+    let Some(waiting) = named(input.nodes.clone()?.iter().filter(lacks)) else { return Ok(check.passed("")) };
     let message = format!("no network plugin yet: {waiting}; the pods run on the network of the host");
     // By its Service it is reached only where kube-proxy runs.
-    Ok(match evidence.ccm.clone().facts().api_server {
+    Ok(match input.ccm.clone().facts().api_server {
         Ok(Some(_)) => check.passed(message),
-        _ if evidence.snapshot.has_kube_proxy => {
+        _ if input.snapshot.has_kube_proxy => {
             check.passed(format!("{message}, and reach the API server by its Service: kube-proxy runs"))
         }
         _ => check.warned(
@@ -32,18 +32,18 @@ pub(super) fn network(evidence: &Evidence, check: Check) -> ReadResult<Row> {
             format!(
                 "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer, and the same \
                  address to the operator (--api-server): {}",
-                evidence.ccm.cluster.distribution.known().without_proxy
+                input.ccm.cluster.distribution.known().without_proxy
             ),
         ),
     })
 }
 
-pub(super) fn pod_cidrs(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    if evidence.ccm.controllers().all(|one| one != Controller::Route) {
+pub(super) fn pod_cidrs(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    if input.ccm.controllers().all(|one| one != Controller::Route) {
         return Ok(check.passed("routes are off"));
     }
-    let asked = evidence.ccm.spec.network.iter().flat_map(|network| &network.pod_cidrs);
-    let allocators: Vec<_> = evidence.snapshot.pods.iter().filter_map(|pod| pod.subnets.as_ref()).collect();
+    let asked = input.ccm.spec.network.iter().flat_map(|network| &network.pod_cidrs);
+    let allocators: Vec<_> = input.snapshot.pods.iter().filter_map(|pod| pod.subnets.as_ref()).collect();
     let given: Vec<_> = allocators.iter().copied().flatten().collect();
     let differing: Vec<_> = asked.filter(|subnet| !given.is_empty() && !given.contains(subnet)).collect();
     if !differing.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn pod_cidrs(evidence: &Evidence, check: Check) -> ReadResult<Row> {
         let fix = "set spec.network.podCIDRs to those of kube-controller-manager (--cluster-cidr)";
         return Ok(check.refused(message, fix));
     }
-    let bare = named(evidence.nodes.clone()?.iter().filter(|node| !node.has_pod_cidr));
+    let bare = named(input.nodes.clone()?.iter().filter(|node| !node.has_pod_cidr));
     let Some(bare) = bare else { return Ok(check.passed("")) };
     let message = format!("no spec.podCIDR, and so no route: {bare}");
     let fix = if allocators.is_empty() {
@@ -68,9 +68,9 @@ pub(super) fn pod_cidrs(evidence: &Evidence, check: Check) -> ReadResult<Row> {
     Ok(check.warned(message, fix))
 }
 
-pub(super) fn pod_security(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    let name = &evidence.ccm.spec.namespace;
-    let Some(namespace) = evidence.snapshot.namespaces.get(name) else {
+pub(super) fn pod_security(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    let name = &input.ccm.spec.namespace;
+    let Some(namespace) = input.snapshot.namespaces.get(name) else {
         return Ok(check.not_checked("it was not read", format!("kubectl get namespace {name} --show-labels")));
     };
     let namespace = namespace.as_ref().map_err(Clone::clone)?;
@@ -86,28 +86,28 @@ pub(super) fn pod_security(evidence: &Evidence, check: Check) -> ReadResult<Row>
     })
 }
 
-pub(super) fn permissions(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    let missing = evidence.missing_permissions.as_ref().map_err(Clone::clone)?;
+pub(super) fn permissions(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    let missing = input.missing_permissions.as_ref().map_err(Clone::clone)?;
     if missing.is_empty() {
         return Ok(check.passed(""));
     }
     let message = format!("the operator may not {}", names(missing));
-    let again = || format!("install the operator again with {}", flags(evidence, missing));
+    let again = || format!("install the operator again with {}", flags(input, missing));
     // Everything else is installed all the same.
-    if missing.iter().all(|need| is_of_policies(need)) && !needs_policies(evidence) {
+    if missing.iter().all(|need| is_of_policies(need)) && !needs_policies(input) {
         let nothing = "nothing keeps the cloud-controller-manager from using a permission to delete nodes that somebody \
                        grants it";
         return Ok(check.warned(format!("{message}: {nothing}"), again()));
     }
     let by_itself = |origin: &Origin| format!("apply what `ccm-operator provider rbac {}` prints", origin.path);
-    Ok(check.refused(message, evidence.provider.origin.as_ref().map_or_else(again, by_itself)))
+    Ok(check.refused(message, input.provider.origin.as_ref().map_or_else(again, by_itself)))
 }
 
-pub(super) fn deletion_permission(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    let Some(bindings) = evidence.deletion_permission.as_ref().map_err(Clone::clone)? else {
+pub(super) fn deletion_permission(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    let Some(bindings) = input.deletion_permission.as_ref().map_err(Clone::clone)? else {
         return Ok(check.passed(""));
     };
-    let account = evidence.identity(evidence.ccm).map(|identity| identity.user()).unwrap_or_default();
+    let account = input.identity(input.ccm).map(|identity| identity.user()).unwrap_or_default();
     let (by, fix) = if bindings.is_empty() {
         let find =
             format!("find out who grants it (`kubectl auth can-i delete nodes --as={account}` asks whether it has it)");
@@ -137,20 +137,20 @@ fn unbind(bound: &[Bound]) -> String {
 }
 
 /// The flags of the installation that give the permissions that are missing.
-fn flags(evidence: &Evidence, missing: &[String]) -> String {
+fn flags(input: &CheckInput, missing: &[String]) -> String {
     let is_of_deletion = |need: &&String| need.starts_with("delete nodes");
     let (of_deletion, others): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
     let has = |part: &str| others.iter().any(|need| need.contains(part));
     let mut flags = Vec::new();
     if !others.is_empty() {
-        flags.push(format!("{} in --providers", evidence.provider.descriptor.name));
+        flags.push(format!("{} in --providers", input.provider.descriptor.name));
     }
     if has(" in namespace ") {
-        flags.push(format!("{} in --namespaces", evidence.ccm.spec.namespace));
+        flags.push(format!("{} in --namespaces", input.ccm.spec.namespace));
     }
     // Objects without a namespace are kept by name.
-    if evidence.ccm.name != ONLY && has(&format!("-{}", evidence.ccm.name)) {
-        flags.push(format!("{} in --names", evidence.ccm.name));
+    if input.ccm.name != ONLY && has(&format!("-{}", input.ccm.name)) {
+        flags.push(format!("{} in --names", input.ccm.name));
     }
     if has(" secrets") {
         flags.push("its Secret in --secrets".to_owned());
@@ -166,20 +166,20 @@ fn is_of_policies(need: &str) -> bool {
 }
 
 /// Whether this `CloudControllerManager` depends on admission policies.
-fn needs_policies(evidence: &Evidence) -> bool {
-    evidence.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled
-        || evidence.provider.manifests.iter().any(is_policy)
+fn needs_policies(input: &CheckInput) -> bool {
+    input.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled
+        || input.provider.manifests.iter().any(is_policy)
 }
 
-pub(super) fn at_cloud(evidence: &Evidence, check: Check) -> Row {
-    match &evidence.provider.descriptor.nodes.at_cloud {
+pub(super) fn at_cloud(input: &CheckInput, check: Check) -> Row {
+    match &input.provider.descriptor.nodes.at_cloud {
         None => check.passed("nothing is known to be needed"),
         Some(need) => check.not_checked("the API server does not show it", need),
     }
 }
 
-pub(super) fn image_pull(evidence: &Evidence, check: Check) -> Row {
-    let image = evidence.validation.version.as_ref().map_or("IMAGE", |(_, image)| image);
+pub(super) fn image_pull(input: &CheckInput, check: Check) -> Row {
+    let image = input.validation.version.as_ref().map_or("IMAGE", |(_, image)| image);
     check.not_checked(
         "only the nodes can tell",
         format!("on a node of the control plane: crictl pull {}", quoted(image)),

@@ -3,7 +3,7 @@
 
 use super::{
     check::{Check, Row},
-    evidence::Reader,
+    check_input::Reader,
 };
 use crate::plan::kubernetes::{sources::InputProblem, validation::Validation};
 

@@ -2,11 +2,11 @@
 
 use super::{
     check::{Check, Row, names},
-    evidence::Evidence,
+    check_input::CheckInput,
 };
 use crate::{
     api::{placement::Distribution, spec::Lifecycle},
-    facts::distribution::author,
+    facts::distribution::writer_of_provider_id,
     nodes::{
         node::{NO_CLOUD, Node, UNINITIALIZED},
         placement::tolerates,
@@ -21,8 +21,8 @@ const REHEARSE: &str =
     "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.nodeDeletion what would be deleted";
 
 /// The advice for nodes that no cloud-controller-manager would initialize.
-fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>) -> String {
-    let how = evidence.ccm.cluster.distribution.known().external_kubelets;
+fn initialize<'a>(input: &CheckInput, nodes: impl IntoIterator<Item = &'a Node>) -> String {
+    let how = input.ccm.cluster.distribution.known().external_kubelets;
     let keep = if nodes.into_iter().any(Node::is_server) {
         format!("; keep the Nodes of the control plane and of etcd, and put the taint {UNINITIALIZED} on them instead")
     } else {
@@ -40,21 +40,21 @@ pub(super) fn named<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<Str
     (!all.is_empty()).then(|| names(all))
 }
 
-pub(super) fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn kubelets(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
     let bare = || nodes.iter().filter(|node| !node.is_uninitialized() && node.may_wait());
     match named(bare()) {
         None => check.passed(""),
         Some(nodes) => check.warned(
             format!("neither a providerID nor the taint of an uninitialized node: {nodes}; no cloud-controller-manager initializes them"),
-            initialize(evidence, bare()),
+            initialize(input, bare()),
         ),
     }
 }
 
-pub(super) fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let cloud = &evidence.provider.descriptor.nodes;
+pub(super) fn provider_ids(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    let cloud = &input.provider.descriptor.nodes;
     let of_other_clouds = || nodes.iter().filter(|node| !node.provider_id.is_empty() && !cloud.owns(&node.provider_id));
-    let may_delete = evidence.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
+    let may_delete = input.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
     let Some(all) = named(of_other_clouds()) else {
         // Nodes that wait are never deleted.
         let bare = || nodes.iter().filter(|node| node.provider_id.is_empty() && !node.is_uninitialized());
@@ -67,7 +67,7 @@ pub(super) fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) ->
         return if may_delete {
             check.refused(message, REHEARSE)
         } else {
-            check.warned(message, initialize(evidence, bare()))
+            check.warned(message, initialize(input, bare()))
         };
     };
     let mut schemes: Vec<_> = of_other_clouds().map(|node| scheme(&node.provider_id)).collect();
@@ -78,7 +78,7 @@ pub(super) fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) ->
         return check.refused(format!("{message}; this cloud-controller-manager takes such nodes for gone"), REHEARSE);
     }
     let again = "drain the node, delete its Node, and start its kubelet again";
-    let authors: Vec<_> = schemes.into_iter().filter_map(author).collect();
+    let authors: Vec<_> = schemes.into_iter().filter_map(writer_of_provider_id).collect();
     if authors.is_empty() {
         let servers =
             if of_other_clouds().any(Node::is_server) { ", of servers one at a time: they may leave etcd" } else { "" };
@@ -97,11 +97,11 @@ fn scheme(provider_id: &str) -> &str {
     provider_id.find("://").map_or(provider_id, |end| &provider_id[..end + 3])
 }
 
-pub(super) fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let Some(region) = evidence.identity(evidence.ccm).and_then(|identity| identity.region) else {
+pub(super) fn region(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    let Some(region) = input.identity(input.ccm).and_then(|identity| identity.region) else {
         return check.passed("no region is configured");
     };
-    let cloud = &evidence.provider.descriptor.nodes;
+    let cloud = &input.provider.descriptor.nodes;
     let is_elsewhere = |node: &&Node| cloud.owns(&node.provider_id) && !node.region.is_empty() && node.region != region;
     match named(nodes.iter().filter(is_elsewhere)) {
         None => check.passed(""),
@@ -112,8 +112,8 @@ pub(super) fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     }
 }
 
-pub(super) fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let rule = &evidence.provider.descriptor.nodes.names;
+pub(super) fn node_names(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    let rule = &input.provider.descriptor.nodes.names;
     // An initialized node was found.
     let waiting = || nodes.iter().filter(|node| node.provider_id.is_empty() && node.may_wait());
     if waiting().next().is_none() {
@@ -132,8 +132,8 @@ pub(super) fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> R
     }
 }
 
-pub(super) fn node_ips(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let Some(need) = &evidence.provider.descriptor.nodes.private_addresses else {
+pub(super) fn node_ips(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    let Some(need) = &input.provider.descriptor.nodes.private_addresses else {
         return check.passed("nothing is known to be needed for them");
     };
     match named(nodes.iter().filter(|node| is_private(&node.provided_ip))) {
@@ -153,7 +153,7 @@ fn is_private(address: &str) -> bool {
     }
 }
 
-pub(super) fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn not_ready_nodes(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
     // A node that waits for its initialization is never deleted.
     let at_stake = nodes.iter().filter(|node| !node.is_ready() && !node.is_uninitialized());
     let Some(all) = named(at_stake) else {
@@ -164,7 +164,7 @@ pub(super) fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node])
     let message = format!(
         "not ready: {all}; with wrong credentials, or of another account or region, a cloud-controller-manager would delete these first"
     );
-    match evidence.ccm.spec.controllers.cloud_node_lifecycle {
+    match input.ccm.spec.controllers.cloud_node_lifecycle {
         Lifecycle::Disabled => check.passed(format!("not ready: {all}; cloudNodeLifecycle is off")),
         Lifecycle::Rehearsal => {
             check.warned(message, "nothing is deleted in a rehearsal; repair these nodes before you enable deletion")
@@ -173,9 +173,9 @@ pub(super) fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node])
     }
 }
 
-pub(super) fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let (asked, found) = (evidence.ccm.spec.distribution, evidence.ccm.cluster.distribution);
-    let shown = evidence.hosts(nodes).into_iter().find_map(|node| Some((node, node.distribution?)));
+pub(super) fn distribution(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    let (asked, found) = (input.ccm.spec.distribution, input.ccm.cluster.distribution);
+    let shown = input.hosts(nodes).into_iter().find_map(|node| Some((node, node.distribution?)));
     if let Some((node, shown)) = shown.filter(|(_, shown)| asked != Distribution::Auto && asked != *shown) {
         let (asked, shown) = (asked.known().name, shown.known().name);
         return check.warned(
@@ -183,18 +183,18 @@ pub(super) fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) ->
             "leave spec.distribution out, or see that the pods reach the API server",
         );
     }
-    let how = match evidence.ccm.clone().facts().api_server {
+    let how = match input.ccm.clone().facts().api_server {
         Ok(Some((host, port))) => format!("at {host}, port {port}"),
         _ => "by its Service".to_owned(),
     };
     check.passed(format!("{}; the pods reach the API server {how}", found.known().title))
 }
 
-pub(super) fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+pub(super) fn control_plane(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
     if nodes.iter().any(|node| node.is_control_plane) {
         return check.passed("");
     }
-    if !evidence.ccm.spec.placement.node_selector.is_empty() {
+    if !input.ccm.spec.placement.node_selector.is_empty() {
         return check
             .passed("no node has the label of the control plane: the pods run where spec.placement.nodeSelector says");
     }
@@ -204,13 +204,13 @@ pub(super) fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -
     )
 }
 
-pub(super) fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let plan = Plan::new(evidence.catalog, &evidence.ccm.clone().facts(), Phase::Cluster);
+pub(super) fn taints(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    let plan = Plan::new(input.catalog, &input.ccm.clone().facts(), Phase::Cluster);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods: Vec<_> = objects.iter().filter_map(Object::pod_spec).collect();
     let is_tolerated = |taint: &&String| pods.iter().all(|pod| tolerates(pod, taint));
     let first = |node: &Node| node.own_taints.iter().find(|taint| !is_tolerated(taint)).cloned();
-    let hosts = evidence.hosts(nodes);
+    let hosts = input.hosts(nodes);
     let closed: Vec<_> = hosts.iter().filter_map(|node| Some(format!("{} ({})", node.name, first(node)?))).collect();
     if closed.len() < hosts.len() || closed.is_empty() {
         return check.passed("");
@@ -221,16 +221,16 @@ pub(super) fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     )
 }
 
-pub(super) fn architecture(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    if let Some(own) = &evidence.ccm.spec.image.repository {
+pub(super) fn architecture(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    if let Some(own) = &input.ccm.spec.image.repository {
         return check.not_checked(
             format!("what {own} is built for is not known"),
             "compare its platforms with `kubectl get nodes -L kubernetes.io/arch`; spec.placement.nodeSelector selects nodes",
         );
     }
-    let image = evidence.provider.descriptor.images.get(CCM);
+    let image = input.provider.descriptor.images.get(CCM);
     let built = image.map(|image| image.architectures.as_slice()).unwrap_or_default();
-    let hosts = evidence.hosts(nodes);
+    let hosts = input.hosts(nodes);
     let is_other = |node: &&&Node| !node.architecture.is_empty() && !built.contains(&node.architecture);
     let others: Vec<_> = hosts.iter().filter(is_other).copied().collect();
     let Some(all) = named(others.iter().copied()) else { return check.passed("") };

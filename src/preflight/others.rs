@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     check::{Check, Row, names},
-    evidence::{Evidence, Other, Snapshot},
-    pods::Pod,
+    check_input::{CheckInput, Other, Snapshot},
+    pods::ObservedPod,
 };
 use crate::{
     api::{placement::Distribution, spec::Management},
@@ -25,26 +25,26 @@ const K3S_LEASE: &str = "k3s-cloud-controller-manager";
 /// How far the clocks of two machines may differ, in seconds: a lease that counts for longer than it says holds an installation up.
 const SKEW: i64 = 0;
 
-pub(super) fn additional_ccms(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    let others = evidence.others.as_ref().map_err(Clone::clone)?;
+pub(super) fn additional_ccms(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    let others = input.others.as_ref().map_err(Clone::clone)?;
     let first = others.iter().filter(|other| other.goes_first && !is_removed(other.ccm)).map(|other| other.ccm);
     let running = others.iter().filter_map(|other| other.runs.as_ref());
-    let problem = first.chain(running).find_map(|other| conflict(evidence.catalog, evidence.ccm, other));
+    let problem = first.chain(running).find_map(|other| conflict(input.catalog, input.ccm, other));
     Ok(problem.map_or_else(|| check.passed(""), |problem| check.refused(problem, "")))
 }
 
 /// A cloud-controller-manager that the operator has not installed.
-struct External {
+struct ForeignCcm {
     who: String,
     controllers: Vec<Controller>,
-    state: State,
+    state: Activity,
     /// If it is part of the distribution.
     built_in: Option<BuiltIn>,
 }
 
 /// Whether such a cloud-controller-manager is active.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Activity {
     /// It acts.
     Acts,
     /// Its pod is being deleted, and may act until it is gone.
@@ -55,36 +55,36 @@ enum State {
     Named,
 }
 
-impl External {
+impl ForeignCcm {
     /// The cloud-controller-manager that is part of the distribution; `by` says how it was found.
     fn built_in(one: BuiltIn, by: &str, controllers: Vec<Controller>) -> Self {
-        Self { who: format!("{} ({by})", one.name), controllers, state: State::Acts, built_in: Some(one) }
+        Self { who: format!("{} ({by})", one.name), controllers, state: Activity::Acts, built_in: Some(one) }
     }
 
     /// Describes the controllers that both run; `None` if there are none.
     fn clash(&self, own: &[Controller]) -> Option<String> {
         let shared: Vec<_> = self.controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
-        let verb = if self.state == State::Ended { "ran" } else { "runs" };
+        let verb = if self.state == Activity::Ended { "ran" } else { "runs" };
         (!shared.is_empty()).then(|| format!("{} {verb} {}", self.who, shared.join(", ")))
     }
 }
 
-pub(super) fn other_ccm(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    let own: Vec<_> = evidence.ccm.controllers().collect();
-    let Snapshot { pods, unseen_pods, leases, unseen_leases, .. } = evidence.snapshot;
-    let of_pods = pods.iter().filter_map(|pod| external_pod(evidence, pod));
-    let of_leases = leases.iter().filter_map(|lease| external_lease(evidence, lease));
-    let all = of_k3s(evidence).into_iter().chain(of_pods).chain(of_leases);
+pub(super) fn other_ccm(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    let own: Vec<_> = input.ccm.controllers().collect();
+    let Snapshot { pods, unseen_pods, leases, unseen_leases, .. } = input.snapshot;
+    let of_pods = pods.iter().filter_map(|pod| external_pod(input, pod));
+    let of_leases = leases.iter().filter_map(|lease| external_lease(input, lease));
+    let all = of_k3s(input).into_iter().chain(of_pods).chain(of_leases);
     let clashing: Vec<_> = all.filter_map(|external| Some((external.clash(&own)?, external))).collect();
-    let texts = |states: &[State]| {
+    let texts = |states: &[Activity]| {
         let of = clashing.iter().filter(|(_, external)| states.contains(&external.state));
         let texts: Vec<_> = of.map(|(text, _)| text.as_str()).collect();
         (!texts.is_empty()).then(|| names(texts))
     };
-    if let Some(message) = texts(&[State::Acts, State::Leaves]) {
+    if let Some(message) = texts(&[Activity::Acts, Activity::Leaves]) {
         let remove = match clashing.iter().find_map(|(_, external)| external.built_in) {
             Some(one) => one.off,
-            None if texts(&[State::Acts]).is_some() => "remove the other cloud-controller-manager",
+            None if texts(&[Activity::Acts]).is_some() => "remove the other cloud-controller-manager",
             None => "wait until it is gone, as it may act until then; if its kubelet does not report stop its machine",
         };
         let fix = format!(
@@ -93,11 +93,11 @@ pub(super) fn other_ccm(evidence: &Evidence, check: Check) -> ReadResult<Row> {
         );
         return Ok(check.refused(message, fix));
     }
-    let named = texts(&[State::Named]).map(|text| {
+    let named = texts(&[Activity::Named]).map(|text| {
         let fix = "if it is a cloud-controller-manager remove it, or disable these controllers in one of the two";
         (format!("by its name, {text}"), fix)
     });
-    let ended = texts(&[State::Ended]).map(|text| {
+    let ended = texts(&[Activity::Ended]).map(|text| {
         let fix = "see that its machine is off, then delete the pod by force, or its Node if the machine is gone for good: a k3s or RKE2 \
                    server leaves etcd with its Node";
         (text, fix)
@@ -107,14 +107,14 @@ pub(super) fn other_ccm(evidence: &Evidence, check: Check) -> ReadResult<Row> {
         return Ok(check.warned(warnings.join("; "), fixes.join("; ")));
     }
     // Its own lease, held by what cannot be told from another one.
-    if let Err(unseen) = &evidence.is_installed
-        && evidence.snapshot.leases.iter().any(|lease| is_held(evidence, lease) && is_of(evidence.ccm, lease))
+    if let Err(unseen) = &input.is_installed
+        && input.snapshot.leases.iter().any(|lease| is_held(input, lease) && is_of(input.ccm, lease))
     {
         return Err(unseen.clone());
     }
     match unseen_pods.as_ref().or(unseen_leases.as_ref()) {
         Some(unseen) => Err(unseen.clone()),
-        None => Ok(check.passed(seen_in(&evidence.snapshot.places))),
+        None => Ok(check.passed(seen_in(&input.snapshot.places))),
     }
 }
 
@@ -132,22 +132,22 @@ fn is_removed(ccm: &Ccm) -> bool {
 }
 
 /// The other `CloudControllerManager`s, without those that are being removed: their remaining pods count as foreign pods.
-fn others<'a>(evidence: &'a Evidence) -> impl Iterator<Item = &'a Other<'a>> {
-    evidence.others.iter().flatten().filter(|other| !is_removed(other.ccm))
+fn others<'a>(input: &'a CheckInput) -> impl Iterator<Item = &'a Other<'a>> {
+    input.others.iter().flatten().filter(|other| !is_removed(other.ccm))
 }
 
 /// Whether a pod is of a `CloudControllerManager`, this one included: of its workload or of its node manager. The manifests of others may have the same ServiceAccount.
-fn is_ours(evidence: &Evidence, pod: &Pod) -> bool {
+fn is_ours(input: &CheckInput, pod: &ObservedPod) -> bool {
     let is_of = |ccm: &Ccm| {
-        let Some(identity) = evidence.identity(ccm) else { return false };
+        let Some(identity) = input.identity(ccm) else { return false };
         let mut selectors = std::iter::once(&identity.selector).chain(&identity.node_manager);
         pod.seen.namespace == identity.namespace && selectors.any(|selector| pod.is_selected(selector))
     };
-    others(evidence).map(|other| other.ccm).chain([evidence.ccm]).any(is_of)
+    others(input).map(|other| other.ccm).chain([input.ccm]).any(is_of)
 }
 
-fn is_held(evidence: &Evidence, lease: &Lease) -> bool {
-    lease.is_held(evidence.now, SKEW)
+fn is_held(input: &CheckInput, lease: &Lease) -> bool {
+    lease.is_held(input.now, SKEW)
 }
 
 fn is_of(ccm: &Ccm, lease: &Lease) -> bool {
@@ -156,77 +156,77 @@ fn is_of(ccm: &Ccm, lease: &Lease) -> bool {
 
 /// Whether a pod that is being deleted has ended, as far as the API shows: no kubelet that reports runs it, and it leads nowhere. What
 /// cannot be seen is not so.
-fn has_ended(evidence: &Evidence, pod: &Pod) -> bool {
-    let Ok(nodes) = evidence.nodes else { return false };
+fn has_ended(input: &CheckInput, pod: &ObservedPod) -> bool {
+    let Ok(nodes) = input.nodes else { return false };
     let is_hosted = nodes.iter().any(|node| node.name == pod.seen.node && node.has_live_kubelet());
-    pod.seen.is_terminating && !is_hosted && evidence.snapshot.unseen_leases.is_none() && !leads(evidence, pod)
+    pod.seen.is_terminating && !is_hosted && input.snapshot.unseen_leases.is_none() && !leads(input, pod)
 }
 
 /// Whether a pod holds a lease and still renews it.
-fn leads(evidence: &Evidence, pod: &Pod) -> bool {
-    evidence.snapshot.leases.iter().any(|lease| is_held(evidence, lease) && pod.holds(lease))
+fn leads(input: &CheckInput, pod: &ObservedPod) -> bool {
+    input.snapshot.leases.iter().any(|lease| is_held(input, lease) && pod.holds(lease))
 }
 
 /// A pod, for people.
-fn describe(evidence: &Evidence, pod: &Pod) -> String {
+fn describe(input: &CheckInput, pod: &ObservedPod) -> String {
     match pod.seen.is_terminating {
         false => format!("pod {}", pod.key()),
-        true if has_ended(evidence, pod) => {
+        true if has_ended(input, pod) => {
             format!("pod {} (being deleted on node {}, whose kubelet does not report)", pod.key(), pod.seen.node)
         }
         true => format!("pod {} (being deleted)", pod.key()),
     }
 }
 
-fn external_pod(evidence: &Evidence, pod: &Pod) -> Option<External> {
+fn external_pod(input: &CheckInput, pod: &ObservedPod) -> Option<ForeignCcm> {
     let controllers = pod.controllers.clone()?;
-    if is_ours(evidence, pod) {
+    if is_ours(input, pod) {
         return None;
     }
-    let who = describe(evidence, pod);
+    let who = describe(input, pod);
     // The name of a static pod consists of the name in its manifest and the name of its node.
     let evidence::Pod { namespace, name, node, .. } = &pod.seen;
     let is_static = namespace == KUBE_SYSTEM && *name == format!("cloud-controller-manager-{node}");
-    if is_static && evidence.ccm.cluster.distribution == Distribution::Rke2 {
-        return Some(External::built_in(RKE2, &who, controllers));
+    if is_static && input.ccm.cluster.distribution == Distribution::Rke2 {
+        return Some(ForeignCcm::built_in(RKE2, &who, controllers));
     }
     let state = match () {
-        () if has_ended(evidence, pod) => State::Ended,
-        () if !pod.is_certain && !leads(evidence, pod) => State::Named,
-        () if pod.seen.is_terminating => State::Leaves,
-        () => State::Acts,
+        () if has_ended(input, pod) => Activity::Ended,
+        () if !pod.is_certain && !leads(input, pod) => Activity::Named,
+        () if pod.seen.is_terminating => Activity::Leaves,
+        () => Activity::Acts,
     };
-    Some(External { who, controllers, state, built_in: None })
+    Some(ForeignCcm { who, controllers, state, built_in: None })
 }
 
 /// The built-in cloud-controller-manager of k3s. It runs in the k3s server, not in a pod, and is found by the nodes of the servers.
-fn of_k3s(evidence: &Evidence) -> Option<External> {
-    let nodes = evidence.nodes.as_deref().unwrap_or_default();
+fn of_k3s(input: &CheckInput) -> Option<ForeignCcm> {
+    let nodes = input.nodes.as_deref().unwrap_or_default();
     let servers = || nodes.iter().filter(|node| node.k3s_controllers.is_some());
     let runs = |controller: &Controller| {
         servers().any(|node| Controller::of_argument(node.k3s_controllers.as_deref()).contains(controller))
     };
     let controllers: Vec<_> = Controller::ALL.into_iter().filter(runs).collect();
     let by = format!("on the servers {}", names(servers().map(|node| node.name.as_str())));
-    (!controllers.is_empty()).then(|| External::built_in(K3S, &by, controllers))
+    (!controllers.is_empty()).then(|| ForeignCcm::built_in(K3S, &by, controllers))
 }
 
-fn external_lease(evidence: &Evidence, lease: &Lease) -> Option<External> {
-    if !is_held(evidence, lease) || others(evidence).any(|other| is_of(other.ccm, lease)) {
+fn external_lease(input: &CheckInput, lease: &Lease) -> Option<ForeignCcm> {
+    if !is_held(input, lease) || others(input).any(|other| is_of(other.ccm, lease)) {
         return None;
     }
     // A pod tells more: which controllers it runs.
-    let mut holders = evidence.snapshot.pods.iter().filter(|pod| pod.controllers.is_some() && pod.holds(lease));
-    if holders.clone().any(|pod| !is_ours(evidence, pod)) {
+    let mut holders = input.snapshot.pods.iter().filter(|pod| pod.controllers.is_some() && pod.holds(lease));
+    if holders.clone().any(|pod| !is_ours(input, pod)) {
         return None;
     }
     // Its workload may be gone, and its pods not.
-    let mut is_own = || !matches!(evidence.is_installed, Ok(false)) || holders.next().is_some();
-    if is_of(evidence.ccm, lease) && is_own() {
+    let mut is_own = || !matches!(input.is_installed, Ok(false)) || holders.next().is_some();
+    if is_of(input.ccm, lease) && is_own() {
         return None;
     }
     let who = format!("the holder {} of the lease {}/{}", lease.holder, lease.namespace, lease.name);
-    let nodes = evidence.nodes.as_deref().unwrap_or_default();
+    let nodes = input.nodes.as_deref().unwrap_or_default();
     if lease.name == K3S_LEASE {
         if nodes.iter().any(|node| node.k3s_controllers.is_some()) {
             return None;
@@ -234,52 +234,52 @@ fn external_lease(evidence: &Evidence, lease: &Lease) -> Option<External> {
         // With --disable-cloud-controller it goes on for its own load balancers.
         let only_services = nodes.iter().all(|node| !node.provider_id.starts_with(K3S.scheme));
         let controllers = if only_services { vec![Controller::Service] } else { Controller::ALL.to_vec() };
-        return Some(External::built_in(K3S, &who, controllers));
+        return Some(ForeignCcm::built_in(K3S, &who, controllers));
     }
-    let is_k0s = evidence.ccm.cluster.distribution == Distribution::K0s && holders.next().is_none();
+    let is_k0s = input.ccm.cluster.distribution == Distribution::K0s && holders.next().is_none();
     if is_k0s && lease.namespace == KUBE_SYSTEM && lease.name == LEASE {
         // Of two with the same lease only one acts, whatever it runs.
-        let is_shared = is_of(evidence.ccm, lease);
+        let is_shared = is_of(input.ccm, lease);
         let of_nodes = vec![Controller::CloudNode, Controller::CloudNodeLifecycle];
-        return Some(External::built_in(K0S, &who, if is_shared { Controller::ALL.to_vec() } else { of_nodes }));
+        return Some(ForeignCcm::built_in(K0S, &who, if is_shared { Controller::ALL.to_vec() } else { of_nodes }));
     }
     let controllers = Controller::ALL.to_vec();
-    Some(External { who, controllers, state: State::Acts, built_in: None })
+    Some(ForeignCcm { who, controllers, state: Activity::Acts, built_in: None })
 }
 
 /// The ports that the pods take on the network of the host.
-fn own_ports(evidence: &Evidence, ccm: &Ccm) -> Vec<u16> {
-    let plan = Plan::new(evidence.catalog, &ccm.clone().facts(), Phase::Cluster);
+fn own_ports(input: &CheckInput, ccm: &Ccm) -> Vec<u16> {
+    let plan = Plan::new(input.catalog, &ccm.clone().facts(), Phase::Cluster);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods = objects.iter().filter_map(|object| {
         let spec = object.pod_spec()?;
-        Pod::of(&serde_json::json!({"spec": spec}), evidence.catalog)
+        ObservedPod::of(&serde_json::json!({"spec": spec}), input.catalog)
     });
     pods.flat_map(|pod| pod.ports).collect()
 }
 
-pub(super) fn ports(evidence: &Evidence, check: Check) -> ReadResult<Row> {
-    let own = own_ports(evidence, evidence.ccm);
+pub(super) fn ports(input: &CheckInput, check: Check) -> ReadResult<Row> {
+    let own = own_ports(input, input.ccm);
     let shared = |ports: &[u16]| {
         let shared: Vec<_> = ports.iter().filter(|port| own.contains(port)).map(u16::to_string).collect();
         (!shared.is_empty()).then(|| shared.join(", "))
     };
-    let of_others = others(evidence).filter(|other| other.goes_first).filter_map(|other| {
-        let ports = shared(&own_ports(evidence, other.ccm))?;
+    let of_others = others(input).filter(|other| other.goes_first).filter_map(|other| {
+        let ports = shared(&own_ports(input, other.ccm))?;
         Some(format!("{ports} of the CloudControllerManager {}", other.ccm.name))
     });
-    let nodes = evidence.nodes.as_deref().unwrap_or_default();
-    let hosts = evidence.hosts(nodes);
+    let nodes = input.nodes.as_deref().unwrap_or_default();
+    let hosts = input.hosts(nodes);
     let is_host = |node: &str| node.is_empty() || hosts.iter().any(|host| host.name == node);
-    let pods = evidence.snapshot.pods.iter().filter(|pod| is_host(&pod.seen.node) && !is_ours(evidence, pod));
-    let of_pods = pods.filter_map(|pod| Some(format!("{} of {}", shared(&pod.ports)?, describe(evidence, pod))));
+    let pods = input.snapshot.pods.iter().filter(|pod| is_host(&pod.seen.node) && !is_ours(input, pod));
+    let of_pods = pods.filter_map(|pod| Some(format!("{} of {}", shared(&pod.ports)?, describe(input, pod))));
     let taken: Vec<_> = of_others.chain(of_pods).collect();
     if !taken.is_empty() {
         let message = format!("taken on nodes that the pods would run on: {}", names(&taken));
         let fix = "choose another one in spec.ports.secure: pods with the same port wait for each other";
         return Ok(check.warned(message, fix));
     }
-    match evidence.snapshot.unseen_pods.as_ref().or(evidence.others.as_ref().err()) {
+    match input.snapshot.unseen_pods.as_ref().or(input.others.as_ref().err()) {
         Some(unseen) => Err(unseen.clone()),
         None => Ok(check.passed("")),
     }

@@ -23,7 +23,7 @@ const KUBE_VIP: &str = "kube-vip-cloud-provider";
 
 /// A pod that matters to the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pod {
+pub struct ObservedPod {
     /// The part of a pod that the diagnosis reads, too.
     pub seen: evidence::Pod,
     /// The labels of the pod.
@@ -40,7 +40,7 @@ pub struct Pod {
     pub subnets: Option<Vec<String>>,
 }
 
-impl Pod {
+impl ObservedPod {
     /// Of a live Pod; `None` if it does not matter.
     pub fn of(live: &Value, catalog: &Catalog) -> Option<Self> {
         if matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
@@ -154,13 +154,13 @@ mod tests {
     use super::*;
     use crate::provider::embedded;
 
-    fn pod(name: &str, container: &Value) -> Option<Pod> {
+    fn pod(name: &str, container: &Value) -> Option<ObservedPod> {
         let metadata = json!({"name": name, "namespace": "kube-system"});
         read(&json!({"metadata": metadata, "spec": {"hostNetwork": true, "containers": [container]}}))
     }
 
-    fn read(live: &Value) -> Option<Pod> {
-        Pod::of(live, &embedded::catalog().unwrap())
+    fn read(live: &Value) -> Option<ObservedPod> {
+        ObservedPod::of(live, &embedded::catalog().unwrap())
     }
 
     #[test]

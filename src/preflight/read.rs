@@ -12,17 +12,17 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    evidence::{Evidence, Other, Reader, Snapshot},
+    check_input::{CheckInput, Other, Reader, Snapshot},
     inputs,
     permissions::{self, Bound},
-    pods::{self, Pod, is_kube_proxy},
+    pods::{self, ObservedPod, is_kube_proxy},
     rows,
-    screen::Report,
+    screen::PreflightReport,
 };
 use crate::{
     api::placement::Distribution,
     cluster::{
-        access,
+        access_review,
         read::{self, Error},
         request::{self, Cause, NO_DEADLINE, describe_objects},
     },
@@ -85,7 +85,7 @@ pub async fn check(
     overview: &Overview,
     secret: Option<&Value>,
     operator_namespace: &str,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<PreflightReport> {
     let Overview { nodes, cluster, ccms: live } = overview;
     let all = live.as_deref().unwrap_or_default();
     let spec = &ccm.spec;
@@ -94,7 +94,7 @@ pub async fn check(
         validation::validate(catalog, ccm, |reference| found.get(reference).cloned().unwrap_or(SourceState::Absent));
     let Ok(provider) = catalog.kubernetes_of(&spec.provider) else {
         let rows = inputs::rows(&validation, Reader::Caller).into();
-        return Ok(Report::new(&ccm.name, &spec.provider, rows));
+        return Ok(PreflightReport::new(&ccm.name, &spec.provider, rows));
     };
     let workload = running(client, catalog, ccm).await?;
     let standing = |ccm: &Ccm, running: Option<&Running>| Standing::of(ccm, running.is_some(), running);
@@ -119,7 +119,7 @@ pub async fn check(
         }
     });
     let snapshot = snapshot(client, catalog, &BTreeSet::from([""]), &BTreeSet::from([spec.namespace.as_str()])).await?;
-    let evidence = Evidence {
+    let input = CheckInput {
         now: Timestamp::now(),
         by: Reader::Caller,
         catalog,
@@ -136,7 +136,7 @@ pub async fn check(
             None => Ok(None),
         },
     };
-    Ok(Report::new(&ccm.name, &spec.provider, rows(&evidence)))
+    Ok(PreflightReport::new(&ccm.name, &spec.provider, rows(&input)))
 }
 
 /// The facts of the cluster that plans depend on. If nodes may not be read, three control-plane nodes are assumed.
@@ -275,11 +275,11 @@ pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<Re
 }
 
 /// The pods that matter, and whether there is one of kube-proxy. A page at a time: of a large cluster few pods matter.
-async fn pods(client: &Client, catalog: &Catalog, namespace: &str) -> Result<(Vec<Pod>, bool), Error> {
+async fn pods(client: &Client, catalog: &Catalog, namespace: &str) -> Result<(Vec<ObservedPod>, bool), Error> {
     let (mut found, mut has_kube_proxy) = (Vec::new(), false);
     let take = |pod: Value| {
         has_kube_proxy |= is_kube_proxy(&pod);
-        found.extend(Pod::of(&pod, catalog));
+        found.extend(ObservedPod::of(&pod, catalog));
     };
     read::each(client, &POD, namespace, &ListParams::default().limit(PAGE), take).await?;
     Ok((found, has_kube_proxy))
@@ -298,7 +298,7 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Read
     let namespaces: BTreeSet<_> = needs.iter().map(|need| need.namespace.as_str()).collect();
     let (mut missing, mut is_complete) = (BTreeSet::new(), true);
     for namespace in namespaces {
-        let rules = access::own_rules(client, namespace).await;
+        let rules = access_review::own_rules(client, namespace).await;
         let rules = rules.map_err(|source| Error::Read { what: "the permissions of the operator".to_owned(), source });
         let (rules, may_be_more) = match seen(rules, "permissions", "kubectl auth can-i --list".to_owned())? {
             Ok(rules) => rules,
@@ -315,7 +315,7 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Read
 /// The bindings by which others let a ServiceAccount delete every node, each as [`Bound`] writes it, as far as they may be read; `None`
 /// if it may not.
 pub async fn deletion_permission(client: &Client, user: &str) -> Result<ReadResult<Option<Vec<String>>>, Error> {
-    let held = access::may_delete_any_node(client, user, NO_DEADLINE).await;
+    let held = access_review::may_delete_any_node(client, user, NO_DEADLINE).await;
     let held = held.map_err(|source| Error::Read { what: format!("the permissions of {user}"), source });
     let command = format!("kubectl auth can-i delete nodes --as={user}");
     match seen(held, "permissions", command)? {
@@ -337,7 +337,7 @@ async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
         roles.iter().filter(|role| permissions::lets_delete_any_node(role)).map(name_of).collect();
     let bindings = read::list(client, &CLUSTER_ROLE_BINDING, "", &ListParams::default()).await?;
     let is_of_deleter = |binding: &&Value| deleters.contains(binding["roleRef"]["name"].as_str().unwrap_or_default());
-    let groups = access::groups(user);
+    let groups = access_review::groups(user);
     let theirs = bindings.iter().filter(is_of_deleter).filter_map(|binding| Bound::of(binding, user, &groups));
     Ok(theirs.map(|bound| bound.to_string()).collect())
 }
@@ -349,7 +349,7 @@ pub async fn missing(
     needs: BTreeSet<Need>,
 ) -> Result<ReadResult<BTreeSet<Need>>, Error> {
     let reviews = stream::iter(needs).map(async |need| {
-        let is_held = access::may(client, account, need.attributes(), NO_DEADLINE).await?;
+        let is_held = access_review::may(client, account, need.attributes(), NO_DEADLINE).await?;
         Ok((!is_held).then_some(need))
     });
     let missing: Result<Vec<_>, Cause> = reviews.buffered(AT_ONCE).try_collect().await;

@@ -8,7 +8,7 @@ use crate::text::output::{printable, table};
 /// The result for one `CloudControllerManager`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct PreflightReport {
     /// Its name.
     pub name: String,
     /// Its provider.
@@ -19,7 +19,7 @@ pub struct Report {
     pub checks: Vec<Row>,
 }
 
-impl Report {
+impl PreflightReport {
     /// Of all rows.
     pub fn new(name: &str, provider: &str, checks: Vec<Row>) -> Self {
         Self { name: name.to_owned(), provider: provider.to_owned(), passed: refusal(&checks).is_none(), checks }

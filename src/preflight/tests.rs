@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     check::{Check, CheckResult, line},
-    evidence::{Other, Reader, Snapshot},
-    pods::Pod,
+    check_input::{Other, Reader, Snapshot},
+    pods::ObservedPod,
     *,
 };
 use crate::{
@@ -58,10 +58,10 @@ fn node(name: &str) -> Node {
 }
 
 /// A pod of kube-system on a host.
-fn pod(name: &str, container: &Value) -> Pod {
+fn pod(name: &str, container: &Value) -> ObservedPod {
     let spec = json!({"hostNetwork": true, "nodeName": "ip-10-0-0-1.ec2.internal", "containers": [container]});
     let live = json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec});
-    Pod::of(&live, &embedded::catalog().unwrap()).unwrap()
+    ObservedPod::of(&live, &embedded::catalog().unwrap()).unwrap()
 }
 
 /// The taints of the control planes of kubeadm, Talos, k0s, k3s, RKE2 (as documented) and Rancher, and of Cluster
@@ -75,19 +75,19 @@ const DISTRIBUTION_TAINTS: [&str; 6] = [
     "node.cluster.x-k8s.io/uninitialized=:NoSchedule",
 ];
 
-fn ccm(arguments: &[&str]) -> Pod {
+fn ccm(arguments: &[&str]) -> ObservedPod {
     pod("foreign", &json!({"name": "ccm", "image": "registry.example/cloud-controller-manager:v1", "args": arguments}))
 }
 
 /// A pod on this node that is being deleted.
-fn leaving(node: &str) -> Pod {
+fn leaving(node: &str) -> ObservedPod {
     let mut pod = ccm(&["--controllers=cloud-node", "--secure-port=0"]);
     (pod.seen.node, pod.seen.is_terminating) = (node.into(), true);
     pod
 }
 
 /// With the labels of the pods of a CloudControllerManager of AWS.
-fn ours(mut pod: Pod, name: &str) -> Pod {
+fn ours(mut pod: ObservedPod, name: &str) -> ObservedPod {
     let label = |key: &str, value: &str| (format!("app.kubernetes.io/{key}"), value.to_owned());
     pod.labels = BTreeMap::from([label("name", "aws-cloud-controller-manager"), label("instance", name)]);
     pod
@@ -151,7 +151,7 @@ impl Fixture {
             goes_first: *goes_first,
             runs: runs.clone(),
         });
-        rows(&Evidence {
+        rows(&CheckInput {
             now: "2026-01-01T00:01:00Z".parse().unwrap(),
             by: self.by,
             catalog: &self.catalog,
@@ -195,7 +195,7 @@ fn only_routes() -> Value {
     json!({"cloudNode": off, "cloudNodeLifecycle": off, "service": off, "route": "Enabled"})
 }
 
-fn allocator(arguments: &[&str]) -> Pod {
+fn allocator(arguments: &[&str]) -> ObservedPod {
     pod("kube-controller-manager-a", &json!({"name": "kube-controller-manager", "image": "k", "command": arguments}))
 }
 
@@ -744,7 +744,7 @@ fn a_line_and_a_screen_name_what_is_wrong_and_what_to_do() {
         "permissions: the operator may not get a0, get a1, get a2, get a3, get a4 and 3 more: install the operator again with aws in \
          --providers"
     );
-    let report = screen::Report::new("cluster", "aws", rows);
+    let report = screen::PreflightReport::new("cluster", "aws", rows);
     let text = report.text();
     assert!(!report.passed && text.contains("REFUSED") && text.contains("-> install the operator again"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -41,7 +41,7 @@ const OF_CONTROLLERS: [&str; 2] = ["deprecated.daemonset.template.generation", "
 
 /// Where a variable of the environment gets its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum VariableSource {
     /// It stands in the manifest.
     Literal(String),
     /// A key of a ConfigMap or a Secret.
@@ -66,7 +66,7 @@ pub(crate) struct Existing {
     pub(crate) is_certain: bool,
     /// Its flags, without hyphens, with the variables in their values filled in; the last one of a name counts.
     pub(crate) flags: Vec<(String, Option<String>)>,
-    pub(crate) environment: BTreeMap<String, Origin>,
+    pub(crate) environment: BTreeMap<String, VariableSource>,
     /// The objects whose keys are all variables of its environment.
     pub(crate) environment_from: Vec<Reference>,
     /// The specification of its pods.
@@ -206,15 +206,15 @@ pub(super) fn release(live: &Value) -> Option<(String, String)> {
     Some((annotation(HELM[0])?.to_owned(), annotation(HELM[1])?.to_owned()))
 }
 
-fn environment(container: &Value, namespace: &str) -> BTreeMap<String, Origin> {
+fn environment(container: &Value, namespace: &str) -> BTreeMap<String, VariableSource> {
     let origin = |variable: &Value| {
         let from = &variable["valueFrom"];
         let (of_key, is_map) = (&from["secretKeyRef"], from["configMapKeyRef"].is_object());
         let of_key = if is_map { &from["configMapKeyRef"] } else { of_key };
         match reference(from, "configMapKeyRef", "secretKeyRef", namespace) {
-            Some(reference) => Origin::Key(reference, text(&of_key["key"])),
-            None if from.is_object() => Origin::Field,
-            None => Origin::Literal(text(&variable["value"])),
+            Some(reference) => VariableSource::Key(reference, text(&of_key["key"])),
+            None if from.is_object() => VariableSource::Field,
+            None => VariableSource::Literal(text(&variable["value"])),
         }
     };
     items(&container["env"]).iter().map(|variable| (text(&variable["name"]), origin(variable))).collect()
@@ -228,9 +228,9 @@ fn reference(source: &Value, config_map: &str, secret: &str, namespace: &str) ->
 }
 
 /// A text with each `$(NAME)` replaced as a kubelet does it.
-fn filled(mut value: String, environment: &BTreeMap<String, Origin>) -> String {
+fn filled(mut value: String, environment: &BTreeMap<String, VariableSource>) -> String {
     for (name, origin) in environment {
-        if let Origin::Literal(text) = origin {
+        if let VariableSource::Literal(text) = origin {
             value = value.replace(&format!("$({name})"), text);
         }
     }

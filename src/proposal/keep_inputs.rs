@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     credentials::fits,
-    existing::{Existing, Origin, text},
+    existing::{Existing, VariableSource, text},
     proposed::{Handling, Input, ProposedCcm},
     provider::container,
 };
@@ -158,8 +158,8 @@ fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> V
         Some((Some(reference.clone()), value))
     };
     let value = |name: &String| match existing.environment.get(name) {
-        Some(Origin::Literal(text)) if !text.is_empty() => Some((None, text.clone().into_bytes())),
-        Some(Origin::Key(reference, key)) => of_key(reference, key),
+        Some(VariableSource::Literal(text)) if !text.is_empty() => Some((None, text.clone().into_bytes())),
+        Some(VariableSource::Key(reference, key)) => of_key(reference, key),
         Some(_) => None,
         None => existing.environment_from.iter().find_map(|reference| of_key(reference, name)),
     };
@@ -192,7 +192,7 @@ pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provi
     let words: Vec<_> = words.chain(items(&existing.container()["args"]).iter().filter_map(Value::as_str)).collect();
     let is_used = |name: &str| words.iter().any(|word| word.contains(&format!("$({name})")));
     let api_server = |name: &str| match existing.environment.get(name) {
-        Some(Origin::Literal(value)) => Some(value.clone()),
+        Some(VariableSource::Literal(value)) => Some(value.clone()),
         _ => None,
     };
     if let Some(host) = api_server("KUBERNETES_SERVICE_HOST") {
@@ -204,12 +204,12 @@ pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provi
         let proxy = PROXY.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, field)| *field);
         match (origin, proxy) {
             _ if name.starts_with("KUBERNETES_SERVICE_") || of_credentials(name) || is_used(name) => {}
-            (Origin::Literal(value), Some(field)) => {
+            (VariableSource::Literal(value), Some(field)) => {
                 proposed.set(&format!("proxy.{field}"), value.as_str());
                 proposed.note(Handling::Kept, name.as_str(), format!("spec.proxy.{field}"));
             }
-            (Origin::Literal(value), None) if ours(name).as_ref() == Some(value) => {}
-            (Origin::Field, _) => {}
+            (VariableSource::Literal(value), None) if ours(name).as_ref() == Some(value) => {}
+            (VariableSource::Field, _) => {}
             _ => {
                 let is_ours = is_set(name) || ours(name).is_some();
                 let (result, verb) =

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     proposed::MigrationResult,
-    steps::{Step, Steps},
+    steps::{InitSteps, Step},
 };
 use crate::{
     preflight::screen,
@@ -17,22 +17,22 @@ const WIDTH: usize = 96;
 /// The output of `init`: what was found, proposed and written.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
-    pub(crate) cluster: Cluster,
+pub(crate) struct InitReport {
+    pub(crate) cluster: ClusterSummary,
     pub(crate) provider: String,
     pub(crate) because: String,
     /// The cloud-controller-managers of others.
-    pub(crate) existing: Vec<Found>,
+    pub(crate) existing: Vec<ExistingSummary>,
     pub(crate) migration_results: Vec<MigrationResult>,
     pub(crate) files: Vec<String>,
-    pub(crate) preflight: screen::Report,
-    pub(crate) steps: Steps,
+    pub(crate) preflight: screen::PreflightReport,
+    pub(crate) steps: InitSteps,
 }
 
 /// The facts of the cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Cluster {
+pub(crate) struct ClusterSummary {
     /// The minor version of Kubernetes.
     pub(crate) kubernetes: String,
     pub(crate) distribution: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct Cluster {
 /// A cloud-controller-manager of somebody else.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Found {
+pub(crate) struct ExistingSummary {
     /// Its kind, namespace and name.
     pub(crate) what: String,
     pub(crate) image: String,
@@ -56,7 +56,7 @@ pub(crate) struct Found {
     pub(crate) helm: Option<String>,
 }
 
-impl Found {
+impl ExistingSummary {
     fn text(&self) -> String {
         let Self { what, image, lease, port, helm } = self;
         let lease = lease.as_ref().map_or_else(|| "no lease".to_owned(), |lease| format!("lease {lease}"));
@@ -66,9 +66,9 @@ impl Found {
     }
 }
 
-impl Report {
+impl InitReport {
     pub(crate) fn text(&self) -> String {
-        let Cluster { kubernetes, distribution, nodes, control_plane_nodes } = &self.cluster;
+        let ClusterSummary { kubernetes, distribution, nodes, control_plane_nodes } = &self.cluster;
         let nodes = nodes.map_or_else(
             || "nodes that you may not list".to_owned(),
             |all| format!("nodes: {all}, of the control plane: {control_plane_nodes}"),
@@ -89,7 +89,7 @@ impl Report {
             ));
         }
         parts.push(self.preflight.text());
-        let Steps { next, back, clean_up } = &self.steps;
+        let InitSteps { next, back, clean_up } = &self.steps;
         for (title, steps) in [("Next:", next), ("Back again:", back), ("When you will not go back:", clean_up)] {
             if !steps.is_empty() {
                 parts.push(format!("{title}\n{}", steps.iter().enumerate().map(numbered).collect::<String>()));

@@ -37,7 +37,7 @@ pub(crate) struct Step {
 /// The step, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Steps {
+pub(crate) struct InitSteps {
     pub(crate) next: Vec<Step>,
     /// The way back from a migration.
     pub(crate) back: Vec<Step>,
@@ -57,7 +57,7 @@ pub(crate) struct Permissions {
 }
 
 /// The input of the steps.
-pub(crate) struct Situation<'a> {
+pub(crate) struct StepsInput<'a> {
     pub(crate) proposed: &'a ProposedCcm,
     pub(crate) cluster: Cluster,
     pub(crate) folder: &'a Path,
@@ -83,7 +83,7 @@ fn step(title: impl Into<String>, commands: impl IntoIterator<Item = String>) ->
     Step { title: title.into(), commands: commands.into_iter().collect() }
 }
 
-impl Situation<'_> {
+impl StepsInput<'_> {
     fn file(&self, name: &str) -> String {
         let path = if self.folder == Path::new(".") { name.into() } else { self.folder.join(name) };
         argument(&path.display().to_string())
@@ -98,14 +98,14 @@ impl Situation<'_> {
     }
 
     /// The steps of a cluster; of one that has the cloud-controller-manager of somebody else, first how to migrate.
-    pub(crate) fn first(&self, others: &[Existing]) -> Steps {
+    pub(crate) fn first(&self, others: &[Existing]) -> InitSteps {
         let migrate = others.first().map(|other| {
             let title = format!("Unless both are to run: migrate from {}, which keeps what it is told", other.key());
             let command = format!("ccm-operator init --from-existing{}{}", self.access.flags(), self.flags);
             step(title, [format!("{command} --dest-dir {}", self.file("migration"))])
         });
         let apply = [self.apply("Apply the files"), self.look()];
-        Steps { next: migrate.into_iter().chain(self.install()).chain(apply).collect(), ..Steps::default() }
+        InitSteps { next: migrate.into_iter().chain(self.install()).chain(apply).collect(), ..InitSteps::default() }
     }
 
     /// The Secrets that the operator reads.
@@ -213,8 +213,8 @@ impl Situation<'_> {
     }
 
     /// The steps from what there was, the first of which leads, and back.
-    pub(crate) fn migration(&self, all: &[Existing], permissions: &Permissions) -> Steps {
-        let Some(existing) = all.first() else { return Steps::default() };
+    pub(crate) fn migration(&self, all: &[Existing], permissions: &Permissions) -> InitSteps {
+        let Some(existing) = all.first() else { return InitSteps::default() };
         let (kubectl, name) = (self.kubectl(), &self.proposed.name);
         let mut next = self.install();
         let keepers = all.iter().filter_map(|one| Some((one, one.keeper?)));
@@ -252,7 +252,7 @@ impl Situation<'_> {
         );
         let mut back: Vec<_> = each().map(|one| self.start(one)).collect();
         back.insert(if existing.lease().is_some() { back.len() } else { 0 }, remove);
-        Steps { next, back, clean_up: self.clean_up(existing, permissions) }
+        InitSteps { next, back, clean_up: self.clean_up(existing, permissions) }
     }
 
     fn start(&self, one: &Existing) -> Step {
@@ -295,7 +295,7 @@ impl Situation<'_> {
         let release_and_namespace = format!("{} --namespace {}", quoted(release), quoted(namespace));
         let manifest = format!("{helm} get manifest {release_and_namespace}");
         let history = format!("{helm} history {release_and_namespace}");
-        let note = self.access.not_for_helm().map(|note| format!(". {note}")).unwrap_or_default();
+        let note = self.access.helm_problem().map(|note| format!(". {note}")).unwrap_or_default();
         if !others.is_empty() {
             let how = "turn off only the cloud-controller-manager by the values of the chart: to uninstall the release deletes them, too";
             let title = format!("TO DO: {title}. The Helm release {release} has {names}, too: {how}{note}");

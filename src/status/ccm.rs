@@ -17,7 +17,7 @@ use crate::{
     plan::kubernetes::validation::Validation,
     preflight::{
         check::{self, Check, CheckResult, Row},
-        evidence::Reader,
+        check_input::Reader,
         inputs,
     },
     provider::Origin,
@@ -97,7 +97,7 @@ pub(crate) enum NotInitializing {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Guard {
+pub(crate) struct GuardStatus {
     /// The nodes that may be deleted, and the ones that wait.
     pub deletion: Deletion,
     /// Status, reason and message of `NodeDeletionSafe`; `None` if the condition stays.
@@ -121,7 +121,7 @@ pub(crate) struct Input<'a> {
     pub nodes: Option<&'a Initialization>,
     pub gone_nodes: &'a BTreeSet<String>,
     /// The decision of its guard of nodes; `None` before the first one.
-    pub guard: Option<&'a Guard>,
+    pub guard: Option<&'a GuardStatus>,
     pub remarks: &'a str,
     pub now: &'a str,
 }
@@ -148,45 +148,69 @@ pub(crate) fn of(live: &Value) -> Status {
     status
 }
 
-/// The three conditions of kstatus, and the message of `Ready`.
-fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, String, bool, bool) {
-    let problem = || {
-        let problem = input.validation.and_then(Validation::problem);
-        problem.map(|problem| problem.message.clone()).unwrap_or_default()
-    };
-    let Workload { kind, desired, ready } = workload;
-    match input.outcome {
-        Outcome::BadInput => ("False", "BadInput", problem(), false, true),
-        Outcome::Refused(why) => ("False", "PreflightRefused", why.clone(), false, true),
-        Outcome::Paused => {
-            let message = "spec.management is Paused: nothing is changed, and nothing repaired".to_owned();
-            ("Unknown", "Paused", message, false, false)
+/// The conditions of kstatus, which share a reason and a message.
+struct Summary {
+    ready: &'static str,
+    reason: &'static str,
+    message: String,
+    is_reconciling: bool,
+    is_stalled: bool,
+}
+
+impl Summary {
+    fn new(ready: &'static str, reason: &'static str, message: String) -> Self {
+        Self { ready, reason, message, is_reconciling: false, is_stalled: false }
+    }
+
+    fn reconciling(reason: &'static str, message: String) -> Self {
+        Self { is_reconciling: true, ..Self::new("False", reason, message) }
+    }
+
+    fn stalled(reason: &'static str, message: String) -> Self {
+        Self { is_stalled: true, ..Self::new("False", reason, message) }
+    }
+
+    fn of(input: &Input, workload: &Workload) -> Self {
+        match input.outcome {
+            Outcome::BadInput => {
+                let problem = input.validation.and_then(Validation::problem);
+                Self::stalled("BadInput", problem.map(|problem| problem.message.clone()).unwrap_or_default())
+            }
+            Outcome::Refused(why) => Self::stalled("PreflightRefused", why.clone()),
+            Outcome::Paused => {
+                let message = "spec.management is Paused: nothing is changed, and nothing repaired";
+                Self::new("Unknown", "Paused", message.to_owned())
+            }
+            Outcome::Removing(left) => Self::reconciling("Removing", format!("still there: {}", left.join(", "))),
+            Outcome::Removed => {
+                let message = format!("spec.management is Removed: all its objects are deleted{}", input.remarks);
+                Self::new("False", "Removed", message)
+            }
+            Outcome::Failed { error, is_terminal: true } => Self::stalled("ApplyFailed", error.clone()),
+            Outcome::Failed { error, is_terminal: false } => Self::reconciling("ApplyFailed", error.clone()),
+            Outcome::RollingOut { rollouts, nodes, .. } if nodes.is_empty() => {
+                Self::reconciling("RollingOut", format!("waiting for the rollout of {}", names(rollouts)))
+            }
+            stuck @ (Outcome::RollingOut { .. } | Outcome::Stuck(..)) => {
+                Self::stalled("RolloutStuck", stuck.problem().unwrap_or_default())
+            }
+            Outcome::Nothing(_) | Outcome::Applied(_) => Self::of_pods(input, workload),
         }
-        Outcome::Removing(left) => ("False", "Removing", format!("still there: {}", left.join(", ")), true, false),
-        Outcome::Removed => {
-            let message = format!("spec.management is Removed: all its objects are deleted{}", input.remarks);
-            ("False", "Removed", message, false, false)
+    }
+
+    /// The summary once all objects are as planned.
+    fn of_pods(input: &Input, Workload { kind, desired, ready }: &Workload) -> Self {
+        if *desired == 0 {
+            return Self::new("False", "NoPods", format!("the {kind} runs no pods: no node fits"));
         }
-        Outcome::Failed { error, is_terminal } => ("False", "ApplyFailed", error.clone(), !is_terminal, *is_terminal),
-        Outcome::RollingOut { rollouts, nodes, .. } if nodes.is_empty() => {
-            ("False", "RollingOut", format!("waiting for the rollout of {}", names(rollouts)), true, false)
+        if *ready == 0 {
+            return Self::new("False", "NoPodReady", format!("none of {desired} pods is ready"));
         }
-        stuck @ (Outcome::RollingOut { .. } | Outcome::Stuck(..)) => {
-            ("False", "RolloutStuck", stuck.problem().unwrap_or_default(), false, true)
-        }
-        Outcome::Nothing(_) | Outcome::Applied(_) if *desired == 0 => {
-            ("False", "NoPods", format!("the {kind} runs no pods: no node fits"), false, false)
-        }
-        Outcome::Nothing(_) | Outcome::Applied(_) if *ready == 0 => {
-            ("False", "NoPodReady", format!("none of {desired} pods is ready"), false, false)
-        }
-        Outcome::Nothing(_) | Outcome::Applied(_) => {
-            let gone = match input.gone_nodes.len() {
-                0 => String::new(),
-                count => format!("; the machines of {count} nodes are gone, see status.nodes.gone"),
-            };
-            ("True", "Running", format!("{ready} of {desired} pods are ready{gone}{}", input.remarks), false, false)
-        }
+        let gone = match input.gone_nodes.len() {
+            0 => String::new(),
+            count => format!("; the machines of {count} nodes are gone, see status.nodes.gone"),
+        };
+        Self::new("True", "Running", format!("{ready} of {desired} pods are ready{gone}{}", input.remarks))
     }
 }
 
@@ -209,7 +233,7 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let before = |type_: &str| previous.conditions.iter().find(|one| one.type_ == type_);
     // The previous condition still holds for this generation.
     let still = |before: &Condition| Condition { observed_generation: *generation, ..before.clone() };
-    let (ready, reason, message, is_reconciling, is_stalled) = summary(input, workload);
+    let Summary { ready, reason, message, is_reconciling, is_stalled } = Summary::of(input, workload);
     let abnormal = |type_: &str, is_so: bool| {
         let (status, why) = if is_so { ("True", (reason, message.as_str())) } else { ("False", ("AsExpected", "")) };
         condition(type_, status, why.0, why.1)

@@ -33,7 +33,7 @@ pub(crate) struct TrialReport {
     pub ready: bool,
     /// The number of seconds until the pods were ready, or until the wait ended.
     pub seconds: u64,
-    pub pods: Vec<Pod>,
+    pub pods: Vec<TrialPod>,
     /// The Events about its objects, newest last.
     pub events: Vec<Event>,
     pub left: Vec<Left>,
@@ -41,7 +41,7 @@ pub(crate) struct TrialReport {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Pod {
+pub(crate) struct TrialPod {
     pub name: String,
     pub node: String,
     /// The reason why the pod is not ready; `None` if it is ready.
@@ -78,7 +78,7 @@ pub(crate) struct Left {
     pub command: String,
 }
 
-impl Pod {
+impl TrialPod {
     pub(crate) fn of(live: &Value, events: &[Value]) -> Self {
         Self {
             name: text(&live["metadata"]["name"]),
@@ -172,7 +172,7 @@ impl TrialReport {
         if self.pods.is_empty() {
             return "\nno pod was created\n".to_owned();
         }
-        let of_pod = |pod: &Pod| -> Vec<_> {
+        let of_pod = |pod: &TrialPod| -> Vec<_> {
             let of =
                 |one: &Container| [one.state.clone(), one.restarts.to_string(), format!("{}/{}", pod.name, one.name)];
             pod.containers.iter().map(of).collect()
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_pod_says_in_its_own_words_what_is_wrong_without_its_secrets() {
-        let mut pod = Pod::of(&live(&json!({"waiting": {"reason": "CrashLoopBackOff"}})), &[]);
+        let mut pod = TrialPod::of(&live(&json!({"waiting": {"reason": "CrashLoopBackOff"}})), &[]);
         assert_eq!(pod.containers[0].state, "waiting (CrashLoopBackOff)");
         assert!(pod.containers[0].has_ended() && pod.waits_for.as_ref().unwrap().contains("crashes"), "{pod:?}");
         pod.log("ccm", "starting\n\u{1b}[2Jno access: --client-secret=abc\n");

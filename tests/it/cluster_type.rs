@@ -1,9 +1,10 @@
 //! Which cluster this is: OpenShift by its objects, any other Kubernetes although it serves OpenShift's kinds.
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
+    diff,
     lab::{LIMIT, Lab, binary, describe},
     support::{
         control_plane::{ControlPlane, Options},
@@ -91,5 +92,19 @@ async fn openshift_is_known_once_it_has_an_object_whatever_else_is_served() -> R
     let ccms: Vec<_> = lab.requests(mark).await?.into_iter().filter(|one| one.group == "ccm-operator.dev").collect();
     assert!(ccms.is_empty(), "{ccms:#?}");
     openshift::seed(&lab.client, &Cluster::default()).await?;
-    lab.converged(&operator).await.map(drop)
+    lab.converged(&operator).await?;
+
+    // `nodes` decides like the operator: a CloudControllerManager that is left over has no effect.
+    for object in [
+        json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager", "metadata": {"name": "left"},
+            "spec": {"provider": "hcloud"}}),
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}, "spec": {"taints": [
+            {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]}}),
+    ] {
+        objects::apply(&lab.client, object).await?;
+    }
+    let output = diff::run(&lab.plane.kubeconfig_admin(), &["nodes", "worker", "-o", "json"]).await?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["nodes"][0]["provider"], "aws", "{report:#}");
+    Ok(())
 }

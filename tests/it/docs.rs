@@ -303,6 +303,14 @@ fn the_grace_periods_of_the_pages_are_those_of_the_operator() -> Result<()> {
     };
     for (period, page, sentence) in [
         (NODE_GRACE, "docs/any-kubernetes.md", "After {} the operator determines why a node stays uninitialized"),
+        (NODE_GRACE, "docs/any-kubernetes.md", "no node has waited for its initialization for more than {};"),
+        (NODE_GRACE, "docs/operations.md", "the nodes that have waited for more than {}, by the id"),
+        (NODE_GRACE, "README.md", "if it waits for more than {}: by"),
+        (
+            NODE_GRACE,
+            "src/controllers/metrics.rs",
+            "Nodes that have waited for their initialization for more than {}, by",
+        ),
         (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "after {}, if a node for the pods is not ready"),
         (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "{} after Kubernetes gives up the rollout"),
         (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "after {} in which finalizers keep an object"),

@@ -292,14 +292,9 @@ async fn the_log_of_the_leader_shows_the_rest() -> Result<()> {
         requests,
         [
             &[review; 7][..],
-            &["get daemonsets  kube-system", "get pods log kube-system", "list cloudcontrollermanagers"],
-            &[
-                "list events  default",
-                "list leases  kube-system",
-                "list nodes",
-                "list pods  kube-system",
-                "list pods  kube-system"
-            ],
+            &["get daemonsets  kube-system", "get infrastructures", "get pods log kube-system"],
+            &["list cloudcontrollermanagers", "list events  default", "list leases  kube-system", "list nodes"],
+            &["list pods  kube-system"; 2],
         ]
         .concat()
     );

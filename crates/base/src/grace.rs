@@ -17,6 +17,18 @@ pub const PERMISSION_GRACE: Duration = Duration::from_secs(5);
 /// between two tries.
 pub const DENIED_GRACE: Duration = Duration::from_secs(30);
 
+/// An attempt to initialize a node, or the start of a pod, until it counts as failed. Our own choice.
+pub const ATTEMPT_GRACE: Duration = Duration::from_secs(30);
+
+/// The start of a pod whose image may have to be pulled, until its node is said to wait for an unknown cause. Our own choice.
+pub const IMAGE_PULL_GRACE: Duration = Duration::from_secs(300);
+
+/// What somebody else sets at a node, until it counts as missing: the taint of the kubelet, the addresses. Our own choice.
+pub const NODE_FIELDS_GRACE: Duration = Duration::from_secs(120);
+
+/// The topology of the cluster, until an operator competes for its lease without knowing it. Our own choice: as long as other errors.
+pub const TOPOLOGY_GRACE: Duration = Duration::from_secs(150);
+
 /// A node that waits for its cloud-controller-manager, until somebody asks why: the image may have to be pulled. Our own choice.
 pub const NODE_GRACE: Duration = Duration::from_secs(60);
 

@@ -51,9 +51,9 @@ pub const CCM_FEATURE_GATES: [&str; 3] = [
     "ControllerManagerReleaseLeaderElectionLockOnExit",
 ];
 
-/// Declares every fact once: variant, name in descriptors, meaning.
+/// Declares every fact once: variant, name in descriptors, meaning, and whether only a `CloudControllerManager` has it.
 macro_rules! facts {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal $(of $owner:ident)?,)+) => {
         /// A fact that a descriptor may use.
         #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -64,6 +64,13 @@ macro_rules! facts {
         impl Fact {
             /// Every fact with its name in descriptors.
             pub const ALL: &[(Self, &str)] = &[$((Self::$variant, $name),)+];
+
+            /// Whether only a `CloudControllerManager` has this fact: on OpenShift no document has it.
+            pub fn is_of_ccm(self) -> bool {
+                match self {
+                    $(Self::$variant => !<[&str]>::is_empty(&[$(stringify!($owner))?]),)+
+                }
+            }
         }
     };
 }
@@ -82,36 +89,22 @@ facts! {
     /// The feature gates that the cluster enables and a cloud-controller-manager knows, as `Name=true`, comma-separated.
     FeatureGates = "featureGates",
     /// The cluster's name at the cloud.
-    ClusterName = "clusterName",
+    ClusterName = "clusterName" of CloudControllerManager,
     /// The controllers that are on, comma-separated.
-    Controllers = "controllers",
+    Controllers = "controllers" of CloudControllerManager,
     /// `true` if the route controller is on, else `false`.
-    Routes = "routes",
+    Routes = "routes" of CloudControllerManager,
     /// The subnets of pods, comma-separated; without a value if none is given.
-    PodCidrs = "podCIDRs",
+    PodCidrs = "podCIDRs" of CloudControllerManager,
     /// The name of the lease.
-    LeaseName = "leaseName",
+    LeaseName = "leaseName" of CloudControllerManager,
     /// The port for health and metrics.
-    SecurePort = "securePort",
+    SecurePort = "securePort" of CloudControllerManager,
     /// The log level.
-    Verbosity = "verbosity",
+    Verbosity = "verbosity" of CloudControllerManager,
 }
 
 impl Fact {
-    /// Whether only a `CloudControllerManager` has this fact: on OpenShift no document has it.
-    pub fn is_of_ccm(self) -> bool {
-        matches!(
-            self,
-            Self::ClusterName
-                | Self::Controllers
-                | Self::Routes
-                | Self::PodCidrs
-                | Self::LeaseName
-                | Self::SecurePort
-                | Self::Verbosity
-        )
-    }
-
     /// The name that descriptors use.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fact, _)| *fact == self).map_or("", |(_, name)| name)
@@ -240,7 +233,14 @@ impl Facts {
                 let gates: Vec<_> = gates.map(|gate| format!("{gate}=true")).collect();
                 (!gates.is_empty()).then(|| gates.join(","))
             }
-            _ => self.ccm.as_ref()?.value(fact),
+            Fact::FeatureGates
+            | Fact::ClusterName
+            | Fact::Controllers
+            | Fact::Routes
+            | Fact::PodCidrs
+            | Fact::LeaseName
+            | Fact::SecurePort
+            | Fact::Verbosity => self.ccm.as_ref()?.value(fact),
         }
     }
 

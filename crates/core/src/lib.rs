@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use ccm_base::{error, files, object, text};
+use ccm_base::{error, files, grace, object, text};
 
 pub mod api;
 

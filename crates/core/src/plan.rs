@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     api::spec::Management,
-    facts::{self, Facts, images},
+    facts::{self, Facts, PLATFORM_DOCUMENT, images},
     object::{Object, PART_OF_LABEL, reference},
     provider::{self, OpenShift, Phase, catalog::Catalog, external},
 };
@@ -65,7 +65,7 @@ pub enum Error {
         /// The fact's name.
         fact: &'static str,
     },
-    /// Something of a manifest is in the way of a fact. The rules for providers find it before.
+    /// A field of a manifest has the wrong type for a fact. `provider verify` reports it first.
     #[error("{object}: {field} is not a mapping")]
     Shape {
         /// The object.
@@ -95,7 +95,8 @@ impl Plan {
     /// Plans a cluster from its facts.
     pub fn new(catalog: &Catalog, facts: &Facts, phase: Phase) -> Result<Self, Error> {
         let Some(platform) = facts.platform.as_ref().map_err(Clone::clone)? else {
-            let why = "this cluster has no Infrastructure object, so its platform is not known".to_owned();
+            let kind = PLATFORM_DOCUMENT.kind.kind;
+            let why = format!("this cluster has no {kind} object, so its platform is not known");
             return Ok(Self::Nothing { why });
         };
         if let Some(ccm) = &facts.ccm {

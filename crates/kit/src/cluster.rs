@@ -1,6 +1,6 @@
 //! The API server: connection, requests and watches (IO).
 
-pub mod access;
+pub mod access_review;
 pub mod client;
 mod env_file;
 pub mod kubeconfig;

@@ -32,8 +32,8 @@ fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<Str
     perform_steps(desired, LiveState::of(seen), answers)
 }
 
-fn perform_steps(desired: &Object, sight: LiveState, answers: Vec<Answer>) -> (Vec<String>, End) {
-    finish(Steps::new(desired, sight), answers)
+fn perform_steps(desired: &Object, live_state: LiveState, answers: Vec<Answer>) -> (Vec<String>, End) {
+    finish(Steps::new(desired, live_state), answers)
 }
 
 fn finish(mut sequence: Steps, answers: Vec<Answer>) -> (Vec<String>, End) {
@@ -110,9 +110,9 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
 
 #[test]
 fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
-    let run = |sight: LiveState, answers: Vec<Answer>| {
+    let run = |live_state: LiveState, answers: Vec<Answer>| {
         let member = member();
-        let mut sequence = Steps::new(&member, sight).adopting(false);
+        let mut sequence = Steps::new(&member, live_state).adopting(false);
         let (mut next, mut answers, mut steps) = (sequence.first(), answers.into_iter(), 0);
         while let Next::Continue(_) = next {
             steps += 1;

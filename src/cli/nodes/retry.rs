@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Report, screen};
+use super::{NodesReport, screen};
 use crate::{
     cli::flags::{AnyCluster, duration, print},
     cluster::{
@@ -98,7 +98,7 @@ pub(super) async fn run(args: &RetryArgs, catalog: &Catalog) -> anyhow::Result<E
     } else {
         format!("no attempt was seen for {} s, and {name} still waits\n\n", args.timeout.as_secs())
     })?;
-    print(&screen::one(&Report::read(&client, catalog, Some(name)).await?, Timestamp::now()))?;
+    print(&screen::one(&NodesReport::read(&client, catalog, Some(name)).await?, Timestamp::now()))?;
     Ok(ExitCode::FAILURE)
 }
 

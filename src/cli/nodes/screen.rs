@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::Report;
+use super::NodesReport;
 use crate::{
     nodes::{
         diagnosis::{Diagnosis, Finding, Observation, State},
@@ -22,7 +22,7 @@ const WIDTH: usize = 100;
 const NONE: &str = "-";
 
 /// A table of all nodes, followed by the fixes.
-pub(super) fn all(report: &Report, now: Timestamp) -> String {
+pub(super) fn all(report: &NodesReport, now: Timestamp) -> String {
     let rows: Vec<_> = report.nodes.iter().map(|node| row(node, now)).collect();
     let mut text = if rows.is_empty() {
         "there are no nodes\n".to_owned()
@@ -44,7 +44,7 @@ fn row(node: &Diagnosis, now: Timestamp) -> [String; 5] {
 }
 
 /// Each reason once for each advice, with how many nodes have it: not every node may be treated alike.
-fn what_to_do(report: &Report) -> String {
+fn what_to_do(report: &NodesReport) -> String {
     let mut reasons: BTreeMap<(Reason, &str), usize> = BTreeMap::new();
     for Finding { reason, fix, .. } in report.nodes.iter().flat_map(|node| &node.findings) {
         *reasons.entry((*reason, fix)).or_default() += 1;
@@ -60,7 +60,7 @@ fn what_to_do(report: &Report) -> String {
 }
 
 /// Everything about a node.
-pub(super) fn one(report: &Report, now: Timestamp) -> String {
+pub(super) fn one(report: &NodesReport, now: Timestamp) -> String {
     let mut text = report.nodes.iter().map(|node| page(node, now)).collect::<Vec<_>>().join("\n");
     text += &not_shown(&report.unseen);
     printable(&text)
@@ -164,7 +164,7 @@ mod tests {
     fn a_table_of_nodes_fits_a_terminal_and_says_each_remedy_once() {
         use Reason::{CredentialsRefused, NoZone};
         let name = "ip-10-0-0-1.eu-west-1.compute.internal";
-        let report = Report {
+        let report = NodesReport {
             nodes: vec![
                 node(name, State::Initialized, &[]),
                 node("b", State::Uninitialized, &[CredentialsRefused, NoZone]),
@@ -182,7 +182,7 @@ mod tests {
         assert!(text.contains("(`ccm-operator explain N07`)") && text.ends_with("\n  kubectl get pods\n"), "{text}");
         assert!(!text.contains('\x1b') && line("d").contains("deleted, 12m"), "{text}");
         assert!(report.needs_somebody());
-        let gone = Report { nodes: vec![node("a", State::Deleted, &[Reason::NodeDeleted])], unseen: Vec::new() };
+        let gone = NodesReport { nodes: vec![node("a", State::Deleted, &[Reason::NodeDeleted])], unseen: Vec::new() };
         assert!(!gone.needs_somebody());
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let mut nodes =
             ["a", "b", "c"].map(|name| node(name, State::Initialized, &[Reason::OtherCloudProviderID])).to_vec();
         nodes[0].findings[0].fix = "leave it".into();
-        let text = all(&Report { nodes, unseen: Vec::new() }, now());
+        let text = all(&NodesReport { nodes, unseen: Vec::new() }, now());
         let rows: Vec<_> = text.lines().filter(|line| line.starts_with("N12 OtherCloudProviderID")).collect();
         assert!(
             rows.len() == 2 && rows[0].contains("  2      fix N12") && rows[1].contains("  1      leave it"),
@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn the_page_of_a_node_shows_everything_that_was_looked_at() {
-        let report = Report { nodes: vec![node("b", State::Uninitialized, &[Reason::NoZone])], unseen: Vec::new() };
+        let report =
+            NodesReport { nodes: vec![node("b", State::Uninitialized, &[Reason::NoZone])], unseen: Vec::new() };
         let text = one(&report, now());
         for part in [
             "Node         b\n",

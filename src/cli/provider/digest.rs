@@ -23,8 +23,8 @@ use crate::{
 /// Flags of `provider digest`.
 #[derive(Args, Debug)]
 pub struct DigestArgs {
-    /// A provider's folder, its tar, or the layout of an OCI image, and standard error says which one it is; the *.yaml of a policy for providers; or a provider by its
-    /// name in `provider list`. `./NAME` is always a path.
+    /// A provider's folder, tar or OCI image layout, and standard error says which one it is; the *.yaml of a policy for
+    /// providers; or a provider by its name in `provider list`. `./NAME` is always a path.
     #[arg(value_name = "PATH|NAME")]
     pub target: String,
 

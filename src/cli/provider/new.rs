@@ -12,8 +12,8 @@ use crate::{
     },
     provider::{
         Flavor, embedded, is_file,
-        scaffold::{self, CloudConfig, Image, Options},
-        versions::Rule,
+        scaffold::{self, CloudConfig, ImageReference, Options},
+        versions::VersionRule,
     },
 };
 
@@ -48,11 +48,11 @@ pub struct NewArgs {
     /// The image of the cloud-controller-manager, with its tag and its digest, without which the operator refuses the provider.
     /// Without the flag, what no flag gives is asked for on the terminal.
     #[arg(long, value_name = "REPOSITORY:TAG[@sha256:DIGEST]")]
-    pub image: Option<Image>,
+    pub image: Option<ImageReference>,
 
     /// How the cloud numbers its versions [default: as the tag looks].
     #[arg(long, value_parser = choice(RULES))]
-    pub rule: Option<Rule>,
+    pub rule: Option<VersionRule>,
 
     /// The program in the image [default: /NAME-cloud-controller-manager].
     #[arg(long, value_name = "PATH")]
@@ -72,7 +72,7 @@ pub struct NewArgs {
 
     /// The image of a node manager, a DaemonSet that initializes nodes instead of the cloud-controller-manager.
     #[arg(long, value_name = "REPOSITORY:TAG[@sha256:DIGEST]")]
-    pub node_manager: Option<Image>,
+    pub node_manager: Option<ImageReference>,
 
     /// The cloud-controller-manager has a route controller.
     #[arg(long)]
@@ -100,10 +100,10 @@ pub enum Flavors {
     Both,
 }
 
-const RULES: [(Rule, &str, &str); 3] = [
-    (Rule::SameMinor, "SameMinor", "v1.35.2 or 0.35.2 is for Kubernetes 1.35"),
-    (Rule::MajorIsMinor, "MajorIsMinor", "v35.1.3 is for Kubernetes 1.35"),
-    (Rule::OneLine, "OneLine", "One version is for several of Kubernetes"),
+const RULES: [(VersionRule, &str, &str); 3] = [
+    (VersionRule::SameMinor, "SameMinor", "v1.35.2 or 0.35.2 is for Kubernetes 1.35"),
+    (VersionRule::MajorIsMinor, "MajorIsMinor", "v35.1.3 is for Kubernetes 1.35"),
+    (VersionRule::OneLine, "OneLine", "One version is for several of Kubernetes"),
 ];
 
 pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {

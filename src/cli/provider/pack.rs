@@ -21,11 +21,14 @@ use crate::{
 /// Flags of `provider pack`.
 #[derive(Args, Debug)]
 pub struct PackArgs {
-    /// A provider's folder or its tar; or a provider by its name in `provider list`. `./NAME` is always a path.
-    #[arg(value_name = "FOLDER|NAME")]
+    /// A provider's folder, tar or OCI image layout; or a provider by its name in `provider list`. `./NAME` is always a path.
+    ///
+    /// A package that the operator would refuse is written all the same, with a warning. `provider verify` fails for it.
+    #[arg(value_name = "PATH|NAME")]
     pub target: String,
 
-    /// The file to write; - is the standard output [default: NAME.tar, with --configmap NAME.yaml].
+    /// The file to write; - is the standard output, and the digest is then on standard error [default: NAME.tar, with
+    /// --configmap NAME.yaml].
     #[arg(short, long, value_name = "FILE", conflicts_with = "oci_layout")]
     pub output: Option<PathBuf>,
 
@@ -54,7 +57,7 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     warn_of_refusal(&args.target, &loaded, &args.policy.read()?);
     let package = loaded.package;
     if let Some(folder) = &args.oci_layout {
-        check_name(folder, &package)?;
+        check_name(folder, &package, "")?;
         if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(wrong_usage(&format!(
                 "--oci-layout: {} is not empty: remove it, or give another folder",
@@ -87,7 +90,7 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     if !args.configmap {
-        check_name(&output, &package)?;
+        check_name(&output, &package, ".tar")?;
     }
     write_file(&output, &bytes).with_context(|| format!("failed to write {}", output.display()))?;
     say(&format!("{}: written", output.display()));
@@ -95,12 +98,12 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
 }
 
 /// Refuses a file name under which the package could not be read: a pinned package is expected under its name.
-fn check_name(path: &Path, package: &Package) -> anyhow::Result<()> {
+fn check_name(path: &Path, package: &Package, extension: &str) -> anyhow::Result<()> {
     let name = package.name();
     // A device has the name that it has.
     let is_file = path.is_file() || path.is_dir() || !path.exists();
     if is_file && path.file_stem().is_some_and(|stem| stem != name) {
-        let right = path.with_file_name(path.extension().map_or(name.to_owned(), |_| format!("{name}.tar")));
+        let right = path.with_file_name(format!("{name}{extension}"));
         return Err(wrong_usage(&format!(
             "{}: a package has the name of its provider: write {}",
             path.display(),

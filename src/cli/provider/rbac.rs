@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 
-use super::{PolicyArgs, target::Target};
+use super::{PolicyArgs, target::GivenProviders};
 use crate::{
     cli::{
         flags::{OPERATOR_NAMESPACE, choice, namespace, print, wrong_usage},
@@ -18,7 +18,7 @@ use crate::{
 /// Flags of `provider rbac`.
 #[derive(Args, Debug)]
 pub struct RbacArgs {
-    /// A provider by its name in `provider list`, or one provider's own folder, or a tar of it; `./NAME` is always a folder or
+    /// A provider by its name in `provider list`, or one provider's own folder, tar or OCI image layout; `./NAME` is always a folder or
     /// file.
     #[arg(value_name = "NAME|PATH")]
     pub target: String,
@@ -98,9 +98,9 @@ fn for_kubernetes(args: &RbacArgs, provider: &Kubernetes, operator_namespace: &s
 
 /// The provider that is asked for. Nobody should apply what is printed for a provider that the operator refuses.
 fn provider(args: &RbacArgs) -> anyhow::Result<Provider> {
-    match Target::of(&args.target)? {
-        Target::Provider(loaded) => args.policy.accept(&args.target, loaded),
-        Target::Tree(..) => {
+    match GivenProviders::of(&args.target)? {
+        GivenProviders::Provider(loaded) => args.policy.accept(&args.target, loaded),
+        GivenProviders::Tree(..) => {
             Err(wrong_usage("give one provider's own folder, or the name of one that comes with this program"))
         }
     }

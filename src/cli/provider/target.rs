@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// Providers to look at.
-pub(super) enum Target {
+pub(super) enum GivenProviders {
     /// A folder with `assets/CLOUD/` of many providers, and the install payload if it has one.
     Tree(Vec<ParsedProvider>, Option<Payload>),
-    /// A built-in provider, or the folder or the tar of one provider.
+    /// A built-in provider, or the folder, tar or OCI image layout of one provider.
     Provider(LoadedPackage),
 }
 
-impl Target {
+impl GivenProviders {
     /// The name of a built-in provider selects that provider; anything else is a path.
     pub(super) fn of(given: &str) -> anyhow::Result<Self> {
         let path = Path::new(given);

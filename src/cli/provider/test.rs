@@ -43,7 +43,7 @@ use crate::{
     },
     process::lease::LEASE,
     provider::kubernetes::{INSTANCE_LABEL, Kubernetes},
-    status::trial::{Pod, TrialReport, events, is_ready},
+    status::trial::{TrialPod, TrialReport, events, is_ready},
 };
 use made::{Objects, may_pass};
 use stop::Stop;
@@ -85,7 +85,7 @@ const LOG: (i64, i64) = (15, 64 << 10);
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct TestArgs {
-    /// A provider's folder, tar or image layout, or a provider by its name in `provider list`; `./NAME` is always a folder.
+    /// A provider's folder, tar or OCI image layout, or a provider by its name in `provider list`; `./NAME` is always a folder.
     #[arg(value_name = "FOLDER|NAME")]
     pub target: String,
 
@@ -295,7 +295,7 @@ impl Test<'_> {
                     if pods.iter().any(|pod| is_ready(workload, pod)) {
                         return Ok(End::Ready);
                     }
-                    for why in pods.iter().filter_map(|pod| Pod::of(pod, &events).waits_for) {
+                    for why in pods.iter().filter_map(|pod| TrialPod::of(pod, &events).waits_for) {
                         if said.insert(why.clone()) {
                             say(&why);
                         }
@@ -319,7 +319,7 @@ impl Test<'_> {
 
     async fn report(&self, end: End, seconds: u64) -> anyhow::Result<TrialReport> {
         let (live, all_events) = self.live().await?;
-        let mut pods: Vec<_> = live.iter().map(|pod| Pod::of(pod, &all_events)).collect();
+        let mut pods: Vec<_> = live.iter().map(|pod| TrialPod::of(pod, &all_events)).collect();
         for pod in &mut pods {
             self.read_logs(pod).await;
         }
@@ -341,7 +341,7 @@ impl Test<'_> {
     }
 
     /// Reads the last lines of the logs of its containers; one that cannot be read stays empty.
-    async fn read_logs(&self, pod: &mut Pod) {
+    async fn read_logs(&self, pod: &mut TrialPod) {
         let logs: Api<v1::Pod> = Api::namespaced(self.client.clone(), &self.ccm.spec.namespace);
         let containers: Vec<_> = pod.containers.iter().map(|one| (one.name.clone(), one.has_ended())).collect();
         for (container, has_ended) in containers {

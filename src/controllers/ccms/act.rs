@@ -1,10 +1,13 @@
 //! Applies the plans of all `CloudControllerManager`s (IO), and limits the work of one pass.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::Value;
 
-use super::{Ccms, Member, guard::denied, owner};
+use super::{Ccms, Grants, Member, Withheld, guard::denied, owner};
 use crate::{
     apply::{inventory::Location, ownership::is_label_of_others},
     controllers::{
@@ -30,56 +33,15 @@ impl Ccms {
         if may_be_deleted { LIMIT } else { usize::MAX }
     }
 
-    /// Applies the plans. Objects whose locations have not been seen yet wait.
+    /// Applies the plans. An object that may not be applied yet waits, and nothing is pruned in its place.
     pub(super) async fn apply(&mut self, view: &mut View) -> Result<(), Stopped> {
         let limit = self.work_limit();
-        let unseen: BTreeSet<Location> = unseen_locations(&view.target.observer).collect();
-        // A workload does not come before the policy that keeps it from deleting nodes, unless the operator may not look at policies.
-        let awaits_policy = |object: &Object| {
-            let location = Location::of(object);
-            let is_lock = is_policy(object) && is_of_guard(object.value());
-            is_lock && unseen.contains(&location) && denied(&view.target.observer, &location).is_none()
-        };
-        let unlocked = DesiredObjects::owners(&self.objects, owner, awaits_policy);
-        // No object of an external provider, new or not, comes before the policies that restrict the provider have been seen.
-        let awaits_restriction =
-            |object: &Object| is_restriction(object.value()) && unseen.contains(&Location::of(object));
-        let unrestricted = DesiredObjects::owners(&self.objects, owner, awaits_restriction);
-        // The members that may not be installed yet.
-        let gated = self.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
-        let closed: BTreeSet<&str> = gated.chain(unrestricted).collect();
-        // A live grant is withdrawn whatever else waits.
-        let is_left = |object: &Object| is_of_guard(object.value()) && view.target.observer.live(object).is_some();
-        let is_ready = |object: &&Object| {
-            let may_be = !closed.contains(owner(object.value())) || is_left(object);
-            let is_new_workload = object.pod_spec().is_some() && view.target.observer.live(object).is_none();
-            let has_lock = !is_new_workload || !unlocked.contains(owner(object.value()));
-            may_be
-                && has_lock
-                && !unseen.contains(&Location::of(object))
-                && !self.withheld.is_retry_pending(&object.key())
-        };
-        let waiting: Vec<&Object> = self.objects.iter().filter(|object| !is_ready(object)).collect();
-        let objects: Cow<[Object]> = if waiting.is_empty() {
-            Cow::Borrowed(&self.objects)
-        } else {
-            self.objects.iter().filter(is_ready).cloned().collect()
-        };
-        // A policy that the operator may not write does not keep it from pruning.
-        let is_missed = |object: &&&Object| !self.withheld.has(&object.key());
-        let incomplete: BTreeSet<&str> = waiting.iter().filter(is_missed).map(|object| owner(object.value())).collect();
-        let waiting: BTreeSet<_> = waiting.iter().map(|object| identity(object.value())).collect();
-        let fleet = &self.fleet;
-        let is_all_known = fleet.values().all(Member::may_prune) && incomplete.is_empty();
-        let may_prune = |live: &Value| {
-            let owner = owner(live);
-            // Only our own label shows the owner. An object that has lost the label, or that somebody has given another one, may belong to
-            // any member.
-            let is_known = is_all_known || !(owner.is_empty() || is_label_of_others(live, INSTANCE_LABEL));
-            let is_current = |member: &Member| member.may_prune() && !incomplete.contains(owner);
-            let is_free = !waiting.contains(&identity(live)) && !self.grants.may_lag(live);
-            is_free && is_known && fleet.get(owner).is_none_or(is_current)
-        };
+        let ready = Readiness::of(self, &view.target.observer);
+        let (objects, waiting): (Vec<_>, Vec<_>) = self.objects.iter().partition(|object| ready.has(object));
+        let pruning = Pruning::of(&self.fleet, &self.grants, &self.withheld, &waiting);
+        let objects: Cow<[Object]> =
+            if waiting.is_empty() { Cow::Borrowed(&self.objects) } else { objects.into_iter().cloned().collect() };
+        let may_prune = |live: &Value| pruning.allows(live);
         let desired =
             DesiredObjects { objects: &objects, wave, owner, may_prune: &may_prune, adopts: false, external: None };
         let budget = || self.authority.write_budget();
@@ -89,6 +51,99 @@ impl Ccms {
             self.withheld.note(&policies, applier);
         }
         acted
+    }
+}
+
+/// The planned objects that may be applied in a pass.
+struct Readiness<'a> {
+    observer: &'a Observer,
+    withheld: &'a Withheld,
+    /// The locations that no watch has shown yet.
+    unseen: BTreeSet<Location>,
+    /// The members of which nothing is applied.
+    closed: BTreeSet<&'a str>,
+    /// The members that get no new workload.
+    unlocked: BTreeSet<&'a str>,
+}
+
+impl<'a> Readiness<'a> {
+    fn of(ccms: &'a Ccms, observer: &'a Observer) -> Self {
+        let gated = ccms.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
+        let (withheld, unseen) = (&ccms.withheld, unseen_locations(observer).collect());
+        let mut ready = Self { observer, withheld, unseen, closed: gated.collect(), unlocked: BTreeSet::new() };
+        let owners = |is_chosen: fn(&Self, &Object) -> bool| {
+            DesiredObjects::owners(&ccms.objects, owner, |one| is_chosen(&ready, one))
+        };
+        let (unrestricted, unlocked) = (owners(Self::is_unseen_restriction), owners(Self::is_unseen_lock));
+        ready.closed.extend(unrestricted);
+        ready.unlocked = unlocked;
+        ready
+    }
+
+    /// A policy that restricts an external provider: no object of the provider, new or not, comes before it has been seen.
+    fn is_unseen_restriction(&self, object: &Object) -> bool {
+        is_restriction(object.value()) && self.is_unseen(object)
+    }
+
+    /// A policy that keeps a workload from deleting nodes: the workload does not come before it, unless the operator may not look at
+    /// policies.
+    fn is_unseen_lock(&self, object: &Object) -> bool {
+        let is_lock = is_policy(object) && is_of_guard(object.value());
+        is_lock && self.is_unseen(object) && denied(self.observer, &Location::of(object)).is_none()
+    }
+
+    fn is_unseen(&self, object: &Object) -> bool {
+        self.unseen.contains(&Location::of(object))
+    }
+
+    fn has(&self, object: &Object) -> bool {
+        let (owner, is_live) = (owner(object.value()), self.observer.live(object).is_some());
+        // A live grant is withdrawn whatever else waits.
+        let is_live_grant = is_of_guard(object.value()) && is_live;
+        let is_new_workload = object.pod_spec().is_some() && !is_live;
+        let is_open = is_live_grant || !self.closed.contains(owner);
+        let has_lock = !is_new_workload || !self.unlocked.contains(owner);
+        is_open && has_lock && !self.is_unseen(object) && !self.withheld.is_retry_pending(&object.key())
+    }
+}
+
+/// The live objects that may be pruned in a pass, if they are no longer planned.
+struct Pruning<'a> {
+    fleet: &'a BTreeMap<String, Member>,
+    grants: &'a Grants,
+    /// The planned objects that wait.
+    waiting: BTreeSet<[&'a str; 3]>,
+    /// The members with objects that wait.
+    incomplete: BTreeSet<&'a str>,
+    /// Whether the plan of each member is the one of its current inputs, and no object waits.
+    is_complete: bool,
+}
+
+impl<'a> Pruning<'a> {
+    fn of(
+        fleet: &'a BTreeMap<String, Member>,
+        grants: &'a Grants,
+        withheld: &Withheld,
+        waiting: &[&'a Object],
+    ) -> Self {
+        // A policy that the operator may not write does not keep it from pruning.
+        let counted = waiting.iter().filter(|object| !withheld.has(&object.key()));
+        let incomplete: BTreeSet<_> = counted.map(|object| owner(object.value())).collect();
+        let is_complete = fleet.values().all(Member::may_prune) && incomplete.is_empty();
+        let waiting = waiting.iter().map(|object| identity(object.value())).collect();
+        Self { fleet, grants, waiting, incomplete, is_complete }
+    }
+
+    fn allows(&self, live: &Value) -> bool {
+        let owner = owner(live);
+        // Only our own label shows the owner. An object that has lost the label, or that somebody has given another one, may belong to
+        // any member.
+        let has_owner = !(owner.is_empty() || is_label_of_others(live, INSTANCE_LABEL));
+        let is_current = |member: &Member| member.may_prune() && !self.incomplete.contains(owner);
+        !self.waiting.contains(&identity(live))
+            && !self.grants.may_lag(live)
+            && (self.is_complete || has_owner)
+            && self.fleet.get(owner).is_none_or(is_current)
     }
 }
 

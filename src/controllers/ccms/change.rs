@@ -43,7 +43,7 @@ impl Member {
 
     /// Accepts or refuses the change to the plan of good inputs, also while the member is paused.
     pub(super) fn decide_change(&mut self, Target { observer, node_counts, .. }: &Target) {
-        if !matches!(self.stage, Stage::Validated(_)) || self.stage.objects().is_none() {
+        if !matches!(self.stage, Stage::Validated(_)) || self.stage.planned().is_none() {
             return;
         }
         let Some(workload) = workload(self.planned()).filter(|_| !self.is_removed()) else {
@@ -88,11 +88,11 @@ fn risk(
     runs: &Value,
     nodes: impl FnOnce() -> Vec<Node>,
 ) -> Option<InputProblem> {
-    let is_meant = |check: Check| ccm.skips.iter().any(|id| id == check.id());
+    let is_skipped = |check: Check| ccm.skips.iter().any(|id| id == check.id());
     let problem = validation.version.as_ref().and_then(|(choice, _)| choice.problem.as_ref());
-    let unknown = problem.filter(|(reason, _)| *reason == UNKNOWN_VERSION && !is_meant(Check::Version));
+    let unknown = problem.filter(|(reason, _)| *reason == UNKNOWN_VERSION && !is_skipped(Check::Version));
     let unknown = unknown.filter(|_| may_end_pods(wanted.value(), runs)).map(|(_, problem)| problem);
-    let is_moved = may_move(wanted.value(), runs) && !is_meant(Check::ControlPlane);
+    let is_moved = may_move(wanted.value(), runs) && !is_skipped(Check::ControlPlane);
     if unknown.is_none() && !is_moved {
         return None;
     }

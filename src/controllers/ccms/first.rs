@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
-use super::{Ccms, DEFAULT_NAMESPACE, Member, report::live_of};
+use super::{Ccms, DEFAULT_CCM_NAMESPACE, Member, live_of};
 use crate::{
     apply::inventory::Location,
     cluster::{read::Error, seen},
@@ -34,7 +34,7 @@ use crate::{
     preflight::{
         self,
         check::{CheckResult, Row, line, refusal},
-        evidence::{Evidence, Other, Reader, Snapshot},
+        check_input::{CheckInput, Other, Reader, Snapshot},
         inputs, permissions, read,
     },
     provider::catalog::Catalog,
@@ -79,14 +79,21 @@ pub(super) struct Gate {
     refused: Option<(Duration, Instant)>,
 }
 
+/// Why a gate is closed.
+pub(super) enum WhyClosed {
+    /// A check refuses the installation, with this message.
+    Refused(String),
+    /// The checks are not made yet. Holds the error that delays them, and whether it has lasted.
+    NotChecked { error: String, has_lasted: bool },
+}
+
 impl Gate {
-    /// Why the gate is closed. While this is not known, the error that delays the checks, and whether it is reported.
-    pub(super) fn refusal(&self) -> Result<String, (String, bool)> {
+    pub(super) fn why_closed(&self) -> WhyClosed {
         match &self.rows {
-            Some(rows) if refusal(rows).is_some() => Ok(line(rows, CheckResult::Refused)),
+            Some(rows) if refusal(rows).is_some() => WhyClosed::Refused(line(rows, CheckResult::Refused)),
             _ => {
-                let error = self.backoff.error().unwrap_or("the checks before the first installation");
-                Err((error.to_owned(), self.backoff.has_lasted(Instant::now())))
+                let error = self.backoff.error().unwrap_or("the checks before the first installation").to_owned();
+                WhyClosed::NotChecked { error, has_lasted: self.backoff.has_lasted(Instant::now()) }
             }
         }
     }
@@ -135,7 +142,7 @@ impl Ccms {
                 member.gate.is_open = true;
             } else if let Some(bad) = member.validation().filter(|validation| validation.objects.is_none()) {
                 member.gate.rows = Some(inputs::rows(bad, Reader::Operator).into());
-            } else if !member.objects().is_empty() && member.gate.is_due() {
+            } else if !member.objects_in_force().is_empty() && member.gate.is_due() {
                 due.extend(member.question().map(|question| (name.clone(), question)));
             }
         }
@@ -196,7 +203,7 @@ impl Ccms {
             })
         });
         let missing = found.missing.as_ref().map_err(Clone::clone);
-        Some(preflight::rows(&Evidence {
+        Some(preflight::rows(&CheckInput {
             now: Timestamp::now(),
             by: Reader::Operator,
             catalog: &view.catalog,
@@ -221,7 +228,7 @@ async fn read_state(
 ) -> Result<ClusterState, Error> {
     let namespaces: BTreeSet<_> = questions.values().map(|question| question.namespace.as_str()).collect();
     // Other cloud-controller-managers are in kube-system or in these namespaces, which the operator may read.
-    let locations = namespaces.iter().copied().chain([DEFAULT_NAMESPACE]).collect();
+    let locations = namespaces.iter().copied().chain([DEFAULT_CCM_NAMESPACE]).collect();
     let snapshot = read::snapshot(client, catalog, &locations, &namespaces).await?;
     let needs = questions.values().flat_map(|question| &question.needs).cloned().collect();
     let missing = read::own_missing(client, &needs).await?;
@@ -254,6 +261,6 @@ impl Member {
     fn question(&self) -> Option<Question> {
         let namespace = self.ccm()?.spec.namespace.clone();
         let user = self.identity().map(CcmIdentity::user);
-        Some(Question { namespace, user, needs: permissions::needs(self.objects()) })
+        Some(Question { namespace, user, needs: permissions::needs(self.objects_in_force()) })
     }
 }

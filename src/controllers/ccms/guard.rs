@@ -37,7 +37,7 @@ use crate::{
     facts::ccm::{Ccm, Deletable},
     nodes::{
         evidence::{NodeEvent, ReadResult},
-        guard::{self, Decision, Entry, Situation, lists},
+        guard::{self, Decision, Entry, GuardInput, lists},
         node::Node,
     },
     object::Object,
@@ -170,7 +170,7 @@ impl Ccms {
     /// The objects in force, with the confirmed nodes.
     pub(super) fn confirmed_objects(&self) -> Vec<Object> {
         let own = |member: &Member| -> Vec<Object> {
-            member.objects().iter().map(|object| confirmed(object.clone(), &member.guard.deletable)).collect()
+            member.objects_in_force().iter().map(|object| confirmed(object.clone(), &member.guard.deletable)).collect()
         };
         self.fleet.values().flat_map(own).collect()
     }
@@ -227,7 +227,7 @@ impl Member {
         let leads_since =
             leads_since.map_or(Err(NOT_ASKED), |(since, _)| since.as_ref().copied().map_err(String::as_str));
         let obstacle = known.stale.map(ToOwned::to_owned).or_else(|| self.obstacle(guard));
-        guard::decide(&Situation {
+        guard::decide(&GuardInput {
             now: known.now,
             nodes: known.nodes,
             events: known.events,
@@ -307,7 +307,7 @@ impl Member {
     }
 
     /// The entries of the policy, and the uids of the policy and its binding, if both are live as planned.
-    fn in_force(&self, observer: &Observer) -> Option<(BTreeSet<String>, [String; 2])> {
+    fn live_policy(&self, observer: &Observer) -> Option<(BTreeSet<String>, [String; 2])> {
         let policy = self.planned_of_guard("ValidatingAdmissionPolicy")?;
         let binding = self.planned_of_guard("ValidatingAdmissionPolicyBinding")?;
         let (live_policy, live_binding) = (observer.live(policy)?, observer.live(binding)?);
@@ -329,7 +329,7 @@ impl Member {
     /// The live entries of the policy with their ages, and the live grants.
     fn live(&mut self, observer: &Observer) -> lists::Live {
         let granted = self.live_grants(observer);
-        let Some((entries, identities)) = self.in_force(observer) else {
+        let Some((entries, identities)) = self.live_policy(observer) else {
             (self.guard.seen, self.guard.seen_in) = (BTreeMap::new(), None);
             return lists::Live { listed: None, granted };
         };

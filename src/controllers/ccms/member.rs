@@ -6,12 +6,12 @@ use std::{collections::BTreeMap, time::Instant};
 use serde_json::Value;
 
 use super::{
-    Ccms, DEFAULT_NAMESPACE,
+    Ccms, DEFAULT_CCM_NAMESPACE,
     definition::Definition,
     first::{Gate, is_workload},
     guard::Guarded,
-    report::live_of,
-    stage::{CONFLICT, Grounds, Stage},
+    live_of,
+    stage::{Grounds, Stage},
 };
 use crate::{
     api::{
@@ -236,7 +236,7 @@ impl Member {
     pub(super) fn accept_change(&mut self) {
         self.stage.accept();
         if !self.is_paused() {
-            self.accepted = self.stage.objects().map(<[Object]>::to_vec);
+            self.accepted = self.stage.planned().map(<[Object]>::to_vec);
         }
     }
 
@@ -281,8 +281,7 @@ impl Member {
 
     /// Whether its own inputs are validated and good. A conflict with another member does not count.
     pub(super) fn is_good(&self) -> bool {
-        let is_own = |problem: &InputProblem| problem.reason != CONFLICT;
-        self.validation().is_some_and(|validation| !validation.problem().is_some_and(is_own))
+        matches!(self.stage, Stage::Excluded(_)) || self.validation().is_some_and(|valid| valid.problem().is_none())
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -295,12 +294,12 @@ impl Member {
 
     /// The planned objects, whether or not they are accepted yet; while an input is bad, the objects in force.
     pub(super) fn planned(&self) -> &[Object] {
-        self.stage.objects().or(self.accepted.as_deref()).unwrap_or_default()
+        self.stage.planned().or(self.accepted.as_deref()).unwrap_or_default()
     }
 
     /// The outcome of the rollouts of its planned objects, which are applied.
     pub(super) fn outcome_of_rollouts(&mut self, observer: &Observer, settled: Settled, rollouts: Rollouts) -> Outcome {
-        let planned = self.stage.objects().or(self.accepted.as_deref()).unwrap_or_default();
+        let planned = self.stage.planned().or(self.accepted.as_deref()).unwrap_or_default();
         let held_up_by = |waiting: &[Key]| held_up_by(observer.nodes(), planned, waiting);
         self.progress.of_rollouts(settled, rollouts, held_up_by)
     }
@@ -311,7 +310,7 @@ impl Member {
     }
 
     /// The objects that are applied.
-    pub(super) fn objects(&self) -> &[Object] {
+    pub(super) fn objects_in_force(&self) -> &[Object] {
         if self.is_paused() { &[] } else { self.accepted.as_deref().unwrap_or_default() }
     }
 
@@ -365,7 +364,7 @@ fn ccm(
     if ccm.spec.management == Management::Removed {
         return Ok(ccm);
     }
-    let default = [DEFAULT_NAMESPACE.to_owned()];
+    let default = [DEFAULT_CCM_NAMESPACE.to_owned()];
     let given = settings.namespaces.as_slice();
     let namespaces = if given.is_empty() { &default } else { given };
     if !namespaces.contains(&ccm.spec.namespace) {

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::{
     Ccms, Member,
+    first::WhyClosed,
     guard::{Withheld, denied},
-    is_common, owner,
+    is_common, live_of, owner,
 };
 use crate::{
     apply::{
@@ -30,7 +31,7 @@ use crate::{
     facts::cluster::Cluster,
     grace::TRANSIENT_ERROR_GRACE,
     object::{Key, Object, reference::CONFIG_MAP},
-    plan::kubernetes::validation::Validation,
+    plan::kubernetes::{sources::Named, validation::Validation},
     process::leadership::Authority,
     provider::restriction::is_restriction,
     status::outcome::Outcome,
@@ -118,32 +119,19 @@ impl Reporter<'_> {
             return Reconciled::Outcome(Outcome::Paused);
         }
         let (observer, origin) = (&view.target.observer, validation.origin.as_ref());
-        let locations: BTreeSet<Location> = member.planned().iter().map(Location::of).collect();
-        // A policy that the operator may not read is not needed, unless everything else waits for it.
-        let optional: BTreeSet<Location> = member.optional_policies().map(Location::of).collect();
-        let restrictions = member.planned().iter().filter(|object| is_restriction(object.value()));
-        let required: BTreeSet<Location> = restrictions.map(Location::of).collect();
-        let is_withheld = |location: &Location| {
-            optional.contains(location) && !required.contains(location) && denied(observer, location).is_some()
-        };
-        let is_needed = |id: &Id| match id {
-            Id::Ours(location) => locations.contains(location) && !is_withheld(location),
-            Id::Named(reference) => member.named().iter().any(|named| named.reference == *reference),
-            other => is_common(other),
-        };
+        let needed = NeededWatches::of(member, observer);
         // The observation may be out of date.
-        if let Some(error) = observer.watches.lasting_problem(TRANSIENT_ERROR_GRACE, is_needed) {
-            let is_denied = required.iter().any(|location| denied(observer, location).is_some());
-            let error = Stopped { is_denied, ..error.into() }.advised(origin);
+        if let Some(error) = observer.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| needed.has(id)) {
+            let error = Stopped { is_denied: needed.is_restriction_denied(), ..error.into() }.advised(origin);
             return Reconciled::failed(error, true);
         }
-        if let Some(pending) = observer.watches.pending(is_needed).into_iter().next() {
+        if let Some(pending) = observer.watches.pending(|id| needed.has(id)).into_iter().next() {
             return Reconciled::Pending(Some(pending));
         }
         if !member.gate.is_open && !member.is_removed() {
-            return match member.gate.refusal() {
-                Ok(why) => Reconciled::Outcome(Outcome::Refused(why)),
-                Err((error, is_reported)) => Reconciled::failed(error, is_reported),
+            return match member.gate.why_closed() {
+                WhyClosed::Refused(why) => Reconciled::Outcome(Outcome::Refused(why)),
+                WhyClosed::NotChecked { error, has_lasted } => Reconciled::failed(error, has_lasted),
             };
         }
         let is_own = is_object_of(member, name, view);
@@ -163,17 +151,20 @@ impl Reporter<'_> {
             let left = self.left_of(member, observer, name);
             return Reconciled::Outcome(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
         }
-        let skips = |key: &Key| {
-            let is_it = |object: &&Object| object.key() == *key;
-            let optional = member.optional_policies().find(is_it);
-            let is_unseen = optional.is_some_and(|object| denied(observer, &Location::of(object)).is_some());
-            is_unseen || self.withheld.has(key) || self.executor.is_skipped(key)
-        };
-        let rollouts = Rollouts::of(observer, member.planned(), skips);
+        let is_left_alone = |key: &Key| self.is_left_alone(member, observer, key);
+        let rollouts = Rollouts::of(observer, member.planned(), is_left_alone);
         for (sum, more) in pass.workloads.iter_mut().zip(rollouts.workloads) {
             *sum += more;
         }
         Reconciled::Outcome(member.outcome_of_rollouts(observer, settled, rollouts))
+    }
+
+    /// Whether the operator does not keep a planned object: it is annotated so, or it is an optional policy that the operator may not
+    /// look at or write.
+    fn is_left_alone(&self, member: &Member, observer: &Observer, key: &Key) -> bool {
+        let policy = member.optional_policies().find(|policy| policy.key() == *key);
+        let is_unseen = policy.is_some_and(|policy| denied(observer, &Location::of(policy)).is_some());
+        is_unseen || self.withheld.has(key) || self.executor.is_skipped(key)
     }
 
     /// The objects of a removed member that are left, except kept ones, and the locations in which objects may be left unseen.
@@ -222,6 +213,51 @@ impl Reporter<'_> {
     }
 }
 
+/// The watches that the status of a member depends on.
+struct NeededWatches<'a> {
+    observer: &'a Observer,
+    named: &'a [Named],
+    planned: BTreeSet<Location>,
+    /// The locations of the policies that the member does not need.
+    optional: BTreeSet<Location>,
+    /// The locations of the policies that restrict an external provider, before which nothing of the provider is applied.
+    restrictions: BTreeSet<Location>,
+}
+
+impl<'a> NeededWatches<'a> {
+    fn of(member: &'a Member, observer: &'a Observer) -> Self {
+        let restrictions = member.planned().iter().filter(|object| is_restriction(object.value()));
+        Self {
+            observer,
+            named: member.named(),
+            planned: member.planned().iter().map(Location::of).collect(),
+            optional: member.optional_policies().map(Location::of).collect(),
+            restrictions: restrictions.map(Location::of).collect(),
+        }
+    }
+
+    fn has(&self, id: &Id) -> bool {
+        match id {
+            Id::Ours(location) => self.planned.contains(location) && !self.is_withheld(location),
+            Id::Named(reference) => self.named.iter().any(|named| named.reference == *reference),
+            other => is_common(other),
+        }
+    }
+
+    /// Whether only optional policies are in a location, and the operator may not look at them.
+    fn is_withheld(&self, location: &Location) -> bool {
+        self.optional.contains(location) && !self.restrictions.contains(location) && self.is_denied(location)
+    }
+
+    fn is_restriction_denied(&self) -> bool {
+        self.restrictions.iter().any(|location| self.is_denied(location))
+    }
+
+    fn is_denied(&self, location: &Location) -> bool {
+        denied(self.observer, location).is_some()
+    }
+}
+
 /// The log line about the outcome of a member.
 fn log_line(name: &str, outcome: &Outcome, validation: Option<&Validation>) -> LogLine {
     let problem = match outcome {
@@ -245,12 +281,6 @@ pub(super) fn is_object_of(member: &Member, name: &str, view: &View) -> impl Fn(
     let planned = member.planned().iter().map(Object::key);
     let keys: BTreeSet<_> = live.chain(planned).chain([inventory]).collect();
     move |key| keys.contains(key)
-}
-
-/// The live objects of a member, each with its location.
-pub(super) fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Location, &'a Value)> {
-    let objects = observer.ours().flat_map(|(location, objects)| objects.map(move |object| (location, object)));
-    objects.filter(move |(_, object)| owner(object) == name)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The reason of a `CloudControllerManager` that another one excludes.
-pub(super) const CONFLICT: &str = "Conflict";
+const CONFLICT: &str = "Conflict";
 
 /// The stage of the inputs. A changed input leads back to [`Stage::Unvalidated`].
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Stage {
     }
 
     /// The planned objects, unless an input is bad or the change is refused.
-    pub(super) fn objects(&self) -> Option<&[Object]> {
+    pub(super) fn planned(&self) -> Option<&[Object]> {
         self.validation()?.objects.as_deref()
     }
 

@@ -12,7 +12,8 @@ use tracing::{info, warn};
 use super::{
     Member,
     guard::record_deletions,
-    report::{Reporter, is_object_of, live_of},
+    live_of,
+    report::{Reporter, is_object_of},
 };
 use crate::{
     api::{

@@ -42,7 +42,7 @@ pub(in crate::controllers) enum ClusterType {
 }
 
 /// The watch that shows first whether a cluster is OpenShift.
-const INFRASTRUCTURE: Id = Id::Document(PLATFORM_DOCUMENT.kind.plural);
+const PLATFORM_WATCH: Id = Id::Document(PLATFORM_DOCUMENT.kind.plural);
 
 /// Whether a watch is of a kind that only one type of cluster serves.
 pub(super) fn is_of_one_cluster_type(id: &Id) -> bool {
@@ -65,7 +65,12 @@ const NO_OBJECT: &str = "this cluster has neither infrastructures.config.openshi
 impl Observer {
     /// The live Infrastructure, which shows that the cluster is OpenShift.
     pub(in crate::controllers) fn infrastructure(&self) -> Option<&Value> {
-        self.watches.seen(&INFRASTRUCTURE)?.objects().next()
+        self.watches.seen(&PLATFORM_WATCH)?.objects().next()
+    }
+
+    /// Whether the document that shows the platform is the only watched one.
+    pub(in crate::controllers) fn watches_only_platform(&self) -> bool {
+        *self.documents == [&PLATFORM_DOCUMENT]
     }
 
     /// Watches a cluster that is not OpenShift according to the command line, whichever kinds it serves.
@@ -79,7 +84,7 @@ impl Observer {
         if let Some(why) = self.why_undecided() {
             return vec![why.to_owned()];
         }
-        self.watches.pending(|id| *id == INFRASTRUCTURE || *id == Id::Ccms)
+        self.watches.pending(|id| *id == PLATFORM_WATCH || *id == Id::Ccms)
     }
 
     /// Why the type of the cluster stays unknown although every watch has answered.
@@ -88,10 +93,10 @@ impl Observer {
         if self.is_kubernetes_given {
             return (!is_defined).then_some(NO_DEFINITION);
         }
-        if self.is_unserved(&INFRASTRUCTURE) {
+        if self.is_unserved(&PLATFORM_WATCH) {
             return (!is_defined).then_some(NEITHER);
         }
-        let is_absent = self.watches.seen(&INFRASTRUCTURE).is_some_and(Seen::is_synced);
+        let is_absent = self.watches.seen(&PLATFORM_WATCH).is_some_and(Seen::is_synced);
         (is_absent && self.is_answered(&Id::Ccms) && !self.exists(&Id::Ccms)).then_some(NO_OBJECT)
     }
 
@@ -108,22 +113,22 @@ impl Observer {
         self.watches.seen(id).is_some_and(|seen| seen.is_synced() && seen.objects().next().is_some())
     }
 
-    /// The type of the cluster, which stays once it is known. While the Infrastructure cannot be read for long, the cluster counts as
-    /// OpenShift, so that the problem is reported there if it is.
-    pub(in crate::controllers) fn cluster_type(&mut self) -> ClusterType {
+    /// Starts and ends the watches that show the type of the cluster, and returns the type, which stays once it is known. While the
+    /// Infrastructure cannot be read for long, the cluster counts as OpenShift, so that the problem is reported there if it is.
+    pub(in crate::controllers) fn observe_cluster_type(&mut self) -> ClusterType {
         if matches!(self.cluster_type, ClusterType::OpenShift | ClusterType::Kubernetes) {
             return self.cluster_type;
         }
-        let is_synced = self.watches.seen(&INFRASTRUCTURE).is_some_and(Seen::is_synced);
+        let is_synced = self.watches.seen(&PLATFORM_WATCH).is_some_and(Seen::is_synced);
         if is_synced {
             self.watch_status();
         }
         let is_absent = is_synced && self.is_answered(&Id::Status);
-        let problem = self.watches.seen(&INFRASTRUCTURE).and_then(Seen::problem);
-        if self.exists(&INFRASTRUCTURE) || self.exists(&Id::Status) {
+        let problem = self.watches.seen(&PLATFORM_WATCH).and_then(Seen::problem);
+        if self.exists(&PLATFORM_WATCH) || self.exists(&Id::Status) {
             self.watches.keep(|id| *id != Id::Ccms);
             self.cluster_type = ClusterType::OpenShift;
-        } else if self.is_kubernetes_given || is_absent || self.is_unserved(&INFRASTRUCTURE) {
+        } else if self.is_kubernetes_given || is_absent || self.is_unserved(&PLATFORM_WATCH) {
             self.watch_for_ccms();
         } else if problem.is_some_and(|problem| problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now()) {
             self.watch_status();
@@ -186,10 +191,10 @@ impl Observer {
 
     fn watch_for_ccms(&mut self) {
         // Where OpenShift's kinds are served, their objects may follow.
-        let may_be_openshift = !self.is_kubernetes_given && !self.is_unserved(&INFRASTRUCTURE);
+        let may_be_openshift = !self.is_kubernetes_given && !self.is_unserved(&PLATFORM_WATCH);
         if !self.is_kubernetes_given {
             self.watches.keep(|id| *id != Id::Status || may_be_openshift);
-            let is_asked_for = |document: &&Document| INFRASTRUCTURE == Id::Document(document.kind.plural);
+            let is_asked_for = |document: &&Document| PLATFORM_WATCH == Id::Document(document.kind.plural);
             self.want_documents(DOCUMENTS.iter().filter(is_asked_for).collect());
             self.watch_ccms();
         }

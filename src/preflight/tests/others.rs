@@ -12,7 +12,7 @@ use crate::{
     nodes::{evidence::Lease, node::Ready},
     preflight::{
         check::{Check, CheckResult, Row, summary},
-        pods::Pod,
+        pods::ObservedPod,
     },
     provider::embedded,
 };
@@ -24,7 +24,7 @@ fn row(fixture: &Fixture, check: Check) -> Row {
 }
 
 /// A pod of the node manager that Azure publishes, for machines with this operating system.
-fn published(system: &str) -> Option<Pod> {
+fn published(system: &str) -> Option<ObservedPod> {
     let container = json!({
         "name": "cloud-node-manager", "image": "mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.28.0",
         "command": ["cloud-node-manager", "--node-name=$(NODE_NAME)", "--wait-routes=true"],
@@ -37,19 +37,19 @@ fn published(system: &str) -> Option<Pod> {
             "serviceAccountName": "cloud-node-manager", "tolerations": [{"operator": "Exists"}], "containers": [container],
         },
     });
-    Pod::of(&live, &embedded::catalog().unwrap())
+    ObservedPod::of(&live, &embedded::catalog().unwrap())
 }
 
 /// A pod of the node manager of the `CloudControllerManager` of this name.
-fn of_ccm(name: &str) -> Pod {
+fn of_ccm(name: &str) -> ObservedPod {
     let label = |key: &str, value: &str| (format!("app.kubernetes.io/{key}"), value.to_owned());
     let labels = BTreeMap::from([label("name", "azure-cloud-node-manager"), label("instance", name)]);
-    Pod { labels, ..published("linux").unwrap() }
+    ObservedPod { labels, ..published("linux").unwrap() }
 }
 
 #[test]
 fn a_node_manager_of_somebody_else_is_refused_and_our_own_is_not() {
-    let other = |mut fixture: Fixture, pod: Option<Pod>| {
+    let other = |mut fixture: Fixture, pod: Option<ObservedPod>| {
         fixture.snapshot.pods = pod.into_iter().collect();
         let row = row(&fixture, Check::OtherCcm);
         (row.result, row.message)

@@ -14,8 +14,8 @@ fn existing(kind: &str, name: &str, arguments: &Value, annotations: &Value) -> E
     Existing::of(&live, &descriptors).unwrap()
 }
 
-fn situation<'a>(proposed: &'a ProposedCcm, access: &'a Access) -> Situation<'a> {
-    Situation {
+fn situation<'a>(proposed: &'a ProposedCcm, access: &'a Access) -> StepsInput<'a> {
+    StepsInput {
         proposed,
         cluster: CLUSTER,
         folder: Path::new("."),
@@ -53,7 +53,7 @@ fn what_others_have_written_is_no_part_of_the_shell() {
     let mut situation = situation(&proposed, &access);
     situation.has_namespace = false;
     for all in [[of_helm.clone()], [plain.clone()]] {
-        let Steps { next, back, clean_up } = situation.migration(&all, &permissions);
+        let InitSteps { next, back, clean_up } = situation.migration(&all, &permissions);
         for command in commands(&next).into_iter().chain(commands(&back)).chain(commands(&clean_up)) {
             assert!(!command.contains('\n'), "{command}");
             // Outside of quotes there is none of it.
@@ -74,7 +74,7 @@ fn flags_in_a_title_are_words_of_the_shell() {
     proposed.set("leaderElection.leaseName", evil);
     proposed.set("credentials.secretRef.name", evil);
     let access = Access::default();
-    let situation = Situation { has_operator: true, ..situation(&proposed, &access) };
+    let situation = StepsInput { has_operator: true, ..situation(&proposed, &access) };
     let titles: Vec<_> = situation.first(&[]).next.into_iter().map(|step| step.title).collect();
     for flag in ["--image-repositories $'x; ", "--leases $'x; ", "--secrets $'x; "] {
         assert!(titles.iter().any(|title| title.contains(flag)), "{titles:?}");
@@ -99,8 +99,8 @@ fn every_command_reaches_the_cluster_that_was_looked_at() {
     let mut seen = 0;
     for has_operator in [true, false] {
         for all in [[of_helm.clone()], [plain.clone()]] {
-            let situation = Situation { has_operator, ..situation(&proposed, &access) };
-            let Steps { next, back, clean_up } = situation.migration(&all, &permissions);
+            let situation = StepsInput { has_operator, ..situation(&proposed, &access) };
+            let InitSteps { next, back, clean_up } = situation.migration(&all, &permissions);
             let first = situation.first(&all).next;
             for command in [&next, &back, &clean_up, &first].map(|steps| commands(steps)).concat() {
                 let flag = if command.starts_with("helm ") { "--kube-context" } else { "--context" };
@@ -122,7 +122,7 @@ fn a_release_is_uninstalled_once_and_only_if_nothing_else_is_seen_in_it() {
         one.of_release.clone_from(&keys);
     }
     let situation = situation(&proposed, &access);
-    let Steps { next, back, .. } = situation.migration(&both, &Permissions::default());
+    let InitSteps { next, back, .. } = situation.migration(&both, &Permissions::default());
     let of_helm = |steps| commands(steps).into_iter().filter(|one| one.starts_with("helm ")).collect::<Vec<_>>();
     let [manifest, history] =
         ["helm get manifest ccm --namespace ns", "helm history ccm --namespace ns"].map(str::to_owned);

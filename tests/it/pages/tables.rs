@@ -6,8 +6,8 @@ use ccm_operator::{
     facts::{ccm::Ccm, version::Minor},
     object::{Object, permissions},
     provider::{
-        kubernetes::{Image, Kubernetes},
-        versions::{Rule, Tag},
+        kubernetes::{Kubernetes, ProviderImage},
+        versions::{Tag, VersionRule},
     },
 };
 use serde_json::Value;
@@ -18,12 +18,14 @@ use crate::pages::{
 };
 
 /// The tags of images.
-pub(crate) fn versions(images: &BTreeMap<String, Image>) -> String {
+pub(crate) fn versions(images: &BTreeMap<String, ProviderImage>) -> String {
     let mut lines = Vec::new();
     for (container, image) in images {
         let rule = match image.versions.rule {
-            Rule::SameMinor | Rule::MajorIsMinor => "has separate versions for each minor version of Kubernetes",
-            Rule::OneLine => "has common versions for all supported versions of Kubernetes",
+            VersionRule::SameMinor | VersionRule::MajorIsMinor => {
+                "has separate versions for each minor version of Kubernetes"
+            }
+            VersionRule::OneLine => "has common versions for all supported versions of Kubernetes",
         };
         lines.push(format!("The image of `{container}` {rule}. Newest tags as of {}:", image.versions.as_of));
         let row = |(minor, tag): (&Minor, &Tag)| {

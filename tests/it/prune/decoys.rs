@@ -57,15 +57,12 @@ fn bare(kind: &Kind) -> Value {
 
 /// The parts of an object that only the operator would change.
 pub(super) fn untouched(object: &Value) -> Value {
-    let metadata = &object["metadata"];
-    json!([
-        metadata["uid"],
-        metadata["generation"],
-        metadata["labels"],
-        metadata["deletionTimestamp"],
-        object["spec"],
-        object["rules"],
-        object["subjects"],
-        object["roleRef"]
-    ])
+    let mut parts = object.clone();
+    if let Some(fields) = parts.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = parts["metadata"].as_object_mut() {
+        metadata.retain(|field, _| ["uid", "generation", "labels", "deletionTimestamp"].contains(&field.as_str()));
+    }
+    parts
 }

@@ -14,7 +14,7 @@ const LONGEST: usize = 253;
 
 /// A rule of a role: everything in one of its lists with everything in the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule<'a> {
+pub struct PolicyRule<'a> {
     /// API groups; the core group is empty.
     pub groups: Vec<&'a str>,
     /// Resources, with a subresource after a slash.
@@ -49,7 +49,7 @@ pub struct Error {
     problem: String,
 }
 
-impl<'a> Rule<'a> {
+impl<'a> PolicyRule<'a> {
     /// How many permissions it grants, counted without making them: few lines grant millions.
     pub fn count(&self) -> usize {
         let lists = [self.groups.len(), self.resources.len(), self.verbs.len(), self.names.len().max(1)];
@@ -68,22 +68,22 @@ impl<'a> Rule<'a> {
 
 /// The rules of a role, by their places in its list. An object without `rules` has none.
 /// Fails if something in them is not of its type: the API server refuses it, or reads it as something else.
-pub fn rules(role: &Value) -> Result<Vec<Rule<'_>>, Error> {
+pub fn rules(role: &Value) -> Result<Vec<PolicyRule<'_>>, Error> {
     let rules = list(&role["rules"], "/rules")?;
     rules.iter().enumerate().map(|(index, rule)| read(rule, &format!("/rules/{index}"))).collect()
 }
 
 /// Every permission of a role.
 pub fn of_role(role: &Value) -> Result<Vec<Permission<'_>>, Error> {
-    Ok(rules(role)?.iter().flat_map(Rule::permissions).collect())
+    Ok(rules(role)?.iter().flat_map(PolicyRule::permissions).collect())
 }
 
-fn read<'a>(rule: &'a Value, at: &str) -> Result<Rule<'a>, Error> {
+fn read<'a>(rule: &'a Value, at: &str) -> Result<PolicyRule<'a>, Error> {
     if !rule.is_object() {
         return Err(Error { pointer: at.to_owned(), problem: "a rule that is not a mapping".to_owned() });
     }
     let texts = |field: &str, longest| texts(&rule[field], longest, &format!("{at}/{field}"));
-    Ok(Rule {
+    Ok(PolicyRule {
         groups: texts("apiGroups", LONGEST)?,
         resources: texts("resources", LONGEST)?,
         names: texts("resourceNames", LONGEST)?,

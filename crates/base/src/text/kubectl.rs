@@ -25,18 +25,21 @@ pub struct Access {
 impl Access {
     /// The flags of kubectl and of this program; each begins with a space.
     pub fn flags(&self) -> String {
-        let who = std::iter::once(("--as", self.as_user.as_ref()));
-        let who = who.chain(self.as_groups.iter().map(|group| ("--as-group", Some(group))));
-        self.to_cluster() + &joined(who)
+        self.to_cluster(true)
     }
 
-    fn to_cluster(&self) -> String {
-        joined([
+    fn to_cluster(&self, impersonates: bool) -> String {
+        // Every field, so that no flag of the connection is forgotten.
+        let Self { kubeconfig: _, context, cluster, user, as_user, as_groups } = self;
+        let to_cluster = joined([
             ("--kubeconfig", self.file().as_ref()),
-            ("--context", self.context.as_ref()),
-            ("--cluster", self.cluster.as_ref()),
-            ("--user", self.user.as_ref()),
-        ])
+            ("--context", context.as_ref()),
+            ("--cluster", cluster.as_ref()),
+            ("--user", user.as_ref()),
+        ]);
+        let who = std::iter::once(("--as", as_user.as_ref()));
+        let who = joined(who.chain(as_groups.iter().map(|group| ("--as-group", Some(group)))));
+        if impersonates { to_cluster + &who } else { to_cluster }
     }
 
     fn file(&self) -> Option<String> {
@@ -56,23 +59,25 @@ impl Access {
 
     /// kubectl for a command that impersonates somebody else.
     pub fn kubectl_as(&self, who: &str) -> String {
-        format!("kubectl{} --as={}", self.to_cluster(), quoted(who))
+        format!("kubectl{} --as={}", self.to_cluster(false), quoted(who))
     }
 
     /// Helm with these flags.
     pub fn helm(&self) -> String {
+        // `helm_problem` is about the fields that Helm has no flag for.
+        let Self { kubeconfig: _, context, cluster: _, user: _, as_user, as_groups } = self;
         let file = self.file();
         let flags = [
             ("--kubeconfig", file.as_ref()),
-            ("--kube-context", self.context.as_ref()),
-            ("--kube-as-user", self.as_user.as_ref()),
+            ("--kube-context", context.as_ref()),
+            ("--kube-as-user", as_user.as_ref()),
         ];
-        let groups = self.as_groups.iter().map(|group| ("--kube-as-group", Some(group)));
+        let groups = as_groups.iter().map(|group| ("--kube-as-group", Some(group)));
         format!("helm{}", joined(flags.into_iter().chain(groups)))
     }
 
     /// The reason why Helm cannot use this connection; `None` if it can.
-    pub fn not_for_helm(&self) -> Option<&'static str> {
+    pub fn helm_problem(&self) -> Option<&'static str> {
         let is_partly = self.cluster.is_some() || self.user.is_some();
         is_partly.then_some("Helm has no --cluster and no --user: give it a context with both")
     }
@@ -104,6 +109,6 @@ mod tests {
         );
         assert_eq!((Access::default().kubectl(), Access::default().helm()), ("kubectl".into(), "helm".into()));
         let partly = Access { user: Some("u".into()), ..Access::default() };
-        assert!(partly.not_for_helm().is_some() && access.not_for_helm().is_none());
+        assert!(partly.helm_problem().is_some() && access.helm_problem().is_none());
     }
 }

@@ -212,7 +212,11 @@ impl Ccm {
             Fact::FeatureGates => {
                 list(self.spec.feature_gates.iter().map(|(gate, on)| format!("{gate}={on}")).collect())
             }
-            _ => None,
+            Fact::InfrastructureName
+            | Fact::Namespace
+            | Fact::TlsMinVersion
+            | Fact::TlsCipherSuites
+            | Fact::TlsDisableHttp2 => None,
         }
     }
 }

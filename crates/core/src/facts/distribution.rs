@@ -198,7 +198,7 @@ fn shown(shows: impl FnMut(&&Known) -> bool) -> Option<Distribution> {
 }
 
 /// The cloud-controller-manager of a distribution that writes such a providerID, which is of no cloud.
-pub fn author(provider_id: &str) -> Option<BuiltIn> {
+pub fn writer_of_provider_id(provider_id: &str) -> Option<BuiltIn> {
     KNOWN.iter().filter_map(|one| one.own).find(|own| provider_id.starts_with(own.scheme))
 }
 

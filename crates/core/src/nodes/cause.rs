@@ -3,7 +3,7 @@
 use crate::nodes::{log::misses_api_server, reason::Reason};
 
 /// Words in lower case that tell a reason. The first row that fits decides: the rows that say most stand first.
-const SIGNS: &[(Reason, &[&str])] = &[
+pub(super) const SIGNS: &[(Reason, &[&str])] = &[
     (
         Reason::AdmissionDenied,
         &["admission webhook", "validatingadmissionpolicy", "failed calling webhook", "mutatingadmissionpolicy"],

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{
+    grace::{ATTEMPT_GRACE, IMAGE_PULL_GRACE},
     nodes::{
         diagnosis::{Diagnosis, Finding, Observation, State},
         evidence::{Evidence, Lease, NodeEvent, Pod},
@@ -29,11 +30,11 @@ mod events;
 mod fields;
 mod pods;
 
-/// How long something may take before it is wrong, in seconds: an attempt to initialize a node, or the start of a pod.
-const GRACE: i64 = 30;
+/// [`ATTEMPT_GRACE`] in seconds.
+const ATTEMPT: i64 = ATTEMPT_GRACE.as_secs().cast_signed();
 
-/// How long the start of a pod may take whose image has to be pulled, in seconds.
-const START: i64 = 300;
+/// [`IMAGE_PULL_GRACE`] in seconds.
+const IMAGE_PULL: i64 = IMAGE_PULL_GRACE.as_secs().cast_signed();
 
 /// What was found about every node, and about those that were deleted. A healthy node has no finding; one that waits longer than
 /// an attempt takes has at least one.
@@ -87,7 +88,7 @@ impl Owners {
         }
         let named = all(&|ccm| owns(&ccm.identity().provider_ids, &node.provider_id));
         // A provider without declared prefixes owns the providerIDs that no other provider owns.
-        let is_claimed = !named.is_empty() || fields::is_trap(&node.provider_id);
+        let is_claimed = !named.is_empty() || fields::is_of_distribution(&node.provider_id);
         let owners = if is_claimed { named } else { all(&|ccm| ccm.identity().provider_ids.is_empty()) };
         Self { is_of_other_cloud: owners.is_empty() && !ccms.is_empty(), ccms: owners }
     }
@@ -109,6 +110,11 @@ impl NodeResult {
 
     fn has(&self, reason: Reason) -> bool {
         self.findings.iter().any(|finding| finding.reason == reason)
+    }
+
+    /// Whether a finding tells why the node waits. One that ranks below [`Reason::CauseUnknown`] only goes with the cause.
+    fn has_explanation(&self) -> bool {
+        self.findings.iter().any(|finding| finding.reason.rank() <= Reason::CauseUnknown.rank())
     }
 
     fn observe(&mut self, what: impl Into<String>, showed: impl Into<String>) {
@@ -230,7 +236,7 @@ impl DiagnosedCluster<'_> {
             was_seen: false,
         });
         result.observations.extend(unseen);
-        if !result.findings.iter().all(|finding| finding.reason.rank() > Reason::CauseUnknown.rank()) {
+        if result.has_explanation() {
             return;
         }
         let has_begun = |ccm: &&DiagnosedCcm| ccm.log.attempts.get(&node.name) == Some(&Attempt::Started);
@@ -242,12 +248,15 @@ impl DiagnosedCluster<'_> {
             ccms.iter().any(|ccm| is_young(&ccm.ccm.installed, self.evidence))
         };
         if is_young(&node.created, self.evidence) || are_young {
-            result.observe("the time", format!("the node or the pods were created less than {GRACE} s ago"));
+            result.observe("the time", format!("the node or the pods were created less than {ATTEMPT} s ago"));
             return;
         }
         let age = |pod: &Pod| seconds_since(&pod.created, self.evidence.now);
-        if has_pods && pods().all(|pod| pod.phase == "Pending" && age(pod).is_some_and(|age| age < START)) {
-            result.observe("the time", format!("the pods were created less than {START} s ago, and are being started"));
+        if has_pods && pods().all(|pod| pod.phase == "Pending" && age(pod).is_some_and(|age| age < IMAGE_PULL)) {
+            result.observe(
+                "the time",
+                format!("the pods were created less than {IMAGE_PULL} s ago, and are being started"),
+            );
             return;
         }
         let cause = if ccms.is_empty() {
@@ -271,9 +280,9 @@ fn found(reason: Reason, evidence: &str, cause: String) -> Finding {
     Finding { reason, evidence: clean(evidence), cause: clean(&cause), fix: reason.fix().to_owned() }
 }
 
-/// Whether an object was created less than [`GRACE`] ago.
+/// Whether an object was created less than [`ATTEMPT_GRACE`] ago.
 fn is_young(created: &str, evidence: &Evidence) -> bool {
-    seconds_since(created, evidence.now).is_some_and(|age| age < GRACE)
+    seconds_since(created, evidence.now).is_some_and(|age| age < ATTEMPT)
 }
 
 /// How long ago that was, in seconds.

@@ -22,7 +22,7 @@ pub struct Evidence {
     /// Every node.
     pub nodes: Vec<Node>,
     /// The cloud-controller-managers that the operator has, or should have, installed.
-    pub ccms: Vec<Ccm>,
+    pub ccms: Vec<CcmEvidence>,
     /// Whether other cloud-controller-managers may exist that could not be looked for.
     pub may_have_more_ccms: bool,
     /// Pods of other cloud-controller-managers, by their images and names; `None` if they may not be listed.
@@ -60,7 +60,7 @@ pub type ReadResult<T> = Result<T, Unseen>;
 
 /// A cloud-controller-manager.
 #[derive(Clone, Debug, Default)]
-pub struct Ccm {
+pub struct CcmEvidence {
     /// Where it was looked for.
     pub identity: CcmIdentity,
     /// Whether the Deployment or DaemonSet exists; `None` if that could not be read.

@@ -93,7 +93,7 @@ impl fmt::Display for Entry {
 
 /// The input of a decision.
 #[derive(Clone, Debug)]
-pub struct Situation<'a> {
+pub struct GuardInput<'a> {
     /// The current time.
     pub now: Timestamp,
     /// Every node.
@@ -124,7 +124,7 @@ pub struct Decision {
     /// The nodes that may be deleted.
     pub confirmed: Vec<Entry>,
     /// The nodes that the cloud-controller-manager would delete, or that people have allowed, and that stay.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<UnconfirmedNode>,
     /// The names of the nodes that the cloud-controller-manager would delete.
     pub asked_for: Vec<String>,
     /// When time alone may change this.
@@ -133,7 +133,7 @@ pub struct Decision {
 
 /// A node that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct UnconfirmedNode {
     /// Its name.
     pub node: String,
     /// Its unique id.
@@ -145,22 +145,22 @@ pub struct Waiting {
 }
 
 /// Decides which nodes may be deleted. Those that have not been ready for longest come first.
-pub fn decide(situation: &Situation) -> Decision {
-    let asked = asked(situation);
-    let allowed: BTreeSet<&str> = situation.settings.allow.iter().map(String::as_str).collect();
+pub fn decide(input: &GuardInput) -> Decision {
+    let asked = asked(input);
+    let allowed: BTreeSet<&str> = input.settings.allow.iter().map(String::as_str).collect();
     // The entry is for one failure: a node that came back and failed again needs a new entry.
     let is_allowed = |node: &Node| Entry::of(node).is_some_and(|entry| allowed.contains(entry.to_string().as_str()));
     let is_asked_for = |node: &Node| asked.contains_key(node.uid.as_str());
-    let mut candidates: Vec<&Node> = situation.nodes.iter().collect();
+    let mut candidates: Vec<&Node> = input.nodes.iter().collect();
     candidates.retain(|node| !node.is_terminating && !node.is_ready() && (is_asked_for(node) || is_allowed(node)));
     candidates.sort_by(|one, other| (since(one), &one.name).cmp(&(since(other), &other.name)));
 
-    let would = candidates.iter().copied().filter(|node| is_asked_for(node) && situation.owns(node));
-    let (would, kept): (Vec<&Node>, Vec<&Node>) = would.partition(|node| situation.fixed_rules(node).is_ok());
-    let alarms = alarms(situation, would.len(), kept.len());
-    let recent = situation.deleted.iter().filter_map(|one| one.at.parse::<Timestamp>().ok());
-    let most = usize::try_from(situation.settings.max_per_hour).unwrap_or(MOST).min(MOST);
-    let mut left = most.saturating_sub(situation.deleted.len());
+    let would = candidates.iter().copied().filter(|node| is_asked_for(node) && input.owns(node));
+    let (would, kept): (Vec<&Node>, Vec<&Node>) = would.partition(|node| input.fixed_rules(node).is_ok());
+    let alarms = alarms(input, would.len(), kept.len());
+    let recent = input.deleted.iter().filter_map(|one| one.at.parse::<Timestamp>().ok());
+    let most = usize::try_from(input.settings.max_per_hour).unwrap_or(MOST).min(MOST);
+    let mut left = most.saturating_sub(input.deleted.len());
     let mut room = LONGEST_LIST;
 
     let mut decision = Decision::default();
@@ -170,14 +170,14 @@ pub fn decide(situation: &Situation) -> Decision {
         if is_asked_for(node) {
             decision.asked_for.push(node.name.clone());
         }
-        let decided = situation.fixed_rules(node).and_then(|entry| {
-            if let Some(why) = situation.obstacle {
+        let decided = input.fixed_rules(node).and_then(|entry| {
+            if let Some(why) = input.obstacle {
                 return Err(Why::Obstacle(why.to_owned()));
             }
             if !is_allowed(node) {
                 alarms.clone()?;
-                age(situation, node, asked.get(node.uid.as_str()).copied())?;
-                settled(situation)?;
+                age(input, node, asked.get(node.uid.as_str()).copied())?;
+                settled(input)?;
                 left = left.checked_sub(1).ok_or(Why::PerHour(most))?;
             }
             // With quotes, comma and space.
@@ -191,11 +191,11 @@ pub fn decide(situation: &Situation) -> Decision {
                     due.push(*until);
                 }
                 let (name, uid) = (node.name.clone(), node.uid.clone());
-                decision.waiting.push(Waiting { node: name, uid, since: since(node).to_owned(), why });
+                decision.waiting.push(UnconfirmedNode { node: name, uid, since: since(node).to_owned(), why });
             }
         }
     }
-    decision.due = due.into_iter().filter(|at| *at > situation.now).min();
+    decision.due = due.into_iter().filter(|at| *at > input.now).min();
     decision
 }
 
@@ -224,7 +224,7 @@ pub fn deleted(
     all
 }
 
-impl Situation<'_> {
+impl GuardInput<'_> {
     /// Whether the cloud-controller-manager may delete a node at all. Other nodes are no evidence either.
     fn owns(&self, node: &Node) -> bool {
         owns(self.provider_ids, &node.provider_id) && is_selected(&self.settings.selector, node)
@@ -252,13 +252,13 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
 }
 
 /// The nodes that the cloud-controller-manager has lately tried to delete, by uid, each with the last time.
-fn asked<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Timestamp> {
+fn asked<'a>(input: &GuardInput<'a>) -> BTreeMap<&'a str, Timestamp> {
     let mut asked: BTreeMap<&str, Timestamp> = BTreeMap::new();
-    for event in situation.events.iter().filter(|event| situation.is_refusal(event)) {
-        let fresh = event.last.filter(|last| situation.now.duration_since(*last) < FRESH);
+    for event in input.events.iter().filter(|event| input.is_refusal(event)) {
+        let fresh = event.last.filter(|last| input.now.duration_since(*last) < FRESH);
         if let Some(last) = fresh {
             // A time in the future does not hide another one.
-            let rank = |time: Timestamp| (time <= later(situation.now, CLOCK_SKEW), time);
+            let rank = |time: Timestamp| (time <= later(input.now, CLOCK_SKEW), time);
             let known = asked.entry(&event.uid).or_insert(last);
             *known = std::cmp::max_by_key(last, *known, |time| rank(*time));
         }
@@ -304,38 +304,38 @@ pub fn fixed_rules(
 }
 
 /// Whether a node has been unready for long enough, by our clock and by that of the cloud-controller-manager.
-fn age(situation: &Situation, node: &Node, asked: Option<Timestamp>) -> Result<(), Why> {
-    let seconds = situation.settings.min_not_ready_seconds;
+fn age(input: &GuardInput, node: &Node, asked: Option<Timestamp>) -> Result<(), Why> {
+    let seconds = input.settings.min_not_ready_seconds;
     let since: Timestamp = since(node).parse().map_err(|_| Why::Unreadable)?;
     let until = later(since, SignedDuration::from_secs(seconds.into()));
     let asked = asked.ok_or(Why::NotAskedFor)?;
     let rules = [
-        (asked <= later(situation.now, CLOCK_SKEW), Why::ClocksDiffer),
-        (situation.now >= until, Why::Young(seconds, until)),
+        (asked <= later(input.now, CLOCK_SKEW), Why::ClocksDiffer),
+        (input.now >= until, Why::Young(seconds, until)),
         (asked >= until, Why::NotAskedFor),
     ];
     rules.into_iter().try_for_each(|(holds, why)| if holds { Ok(()) } else { Err(why) })
 }
 
 /// The rules about the cloud's nodes together, of which some would be deleted, and others not in any case.
-fn alarms(situation: &Situation, would: usize, kept: usize) -> Result<(), Why> {
-    let owned: Vec<_> = situation.nodes.iter().filter(|node| situation.owns(node)).collect();
+fn alarms(input: &GuardInput, would: usize, kept: usize) -> Result<(), Why> {
+    let owned: Vec<_> = input.nodes.iter().filter(|node| input.owns(node)).collect();
     if !owned.iter().any(|node| node.is_ready() && !node.is_uninitialized()) {
         return Err(Why::NoReadyNode);
     }
-    let (of, percent) = (owned.len(), usize::from(situation.settings.max_percent));
+    let (of, percent) = (owned.len(), usize::from(input.settings.max_percent));
     let may = (of * percent / 100).max(1);
     if would <= may { Ok(()) } else { Err(Why::TooMany { would, of, may, kept }) }
 }
 
 /// The rules about the cloud-controller-manager: nothing of it has changed lately.
-fn settled(situation: &Situation) -> Result<(), Why> {
-    if let Some(why) = situation.unsettled {
+fn settled(input: &GuardInput) -> Result<(), Why> {
+    if let Some(why) = input.unsettled {
         return Err(Why::Obstacle(why.to_owned()));
     }
-    let since = situation.leads_since.map_err(|why| Why::NoLeader(why.to_owned()))?;
+    let since = input.leads_since.map_err(|why| Why::NoLeader(why.to_owned()))?;
     let settled = later(since, SETTLED);
-    if situation.now >= settled { Ok(()) } else { Err(Why::Unsettled(settled)) }
+    if input.now >= settled { Ok(()) } else { Err(Why::Unsettled(settled)) }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(super) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", 
 pub(super) type Commented = (String, Value);
 
 /// The permissions of the operator for providers of the flavor kubernetes.
-pub(super) struct Grants<'a> {
+pub(super) struct GrantedRules<'a> {
     pub(super) providers: &'a [&'a Kubernetes],
     /// The Secrets in the managed namespaces that cloud-controller-managers may use.
     pub(super) secrets: &'a [String],
@@ -39,7 +39,7 @@ pub(super) struct Grants<'a> {
     pub(super) node_deletion: bool,
 }
 
-impl Grants<'_> {
+impl GrantedRules<'_> {
     /// The permissions that the `ClusterRole`s of the providers may grant.
     pub(super) fn of_cluster(&self) -> Result<Vec<Commented>, yaml::Error> {
         let computed = self.providers.iter().map(|one| &one.descriptor);
@@ -62,8 +62,8 @@ impl Grants<'_> {
         Ok(rules)
     }
 
-    /// What the operator needs for the objects without a namespace of one `CloudControllerManager`, by name: nobody else's can be
-    /// changed or taken away. To list and watch them has no name for RBAC to match, and stands in `install/`.
+    /// What the operator needs for the objects without a namespace of one `CloudControllerManager`, by name: it
+    /// cannot change or delete those of others. RBAC cannot limit `list` and `watch` to names, so these verbs are in `install/`.
     fn of_cluster_for(&self, ccm: &str) -> Commented {
         let mut names: BTreeMap<&Kind, BTreeSet<String>> = BTreeMap::new();
         for (kind, name) in self.cluster_scoped() {
@@ -97,7 +97,7 @@ impl Grants<'_> {
     pub(super) fn of_managed(&self, namespace: &str) -> Result<Vec<Commented>, yaml::Error> {
         let may_be = |one: &&&Kubernetes| one.descriptor.namespaces.include(namespace);
         let providers: Vec<_> = self.providers.iter().filter(may_be).copied().collect();
-        let mut rules = Grants { providers: &providers, ..*self }.of_namespace(NAMESPACE)?;
+        let mut rules = GrantedRules { providers: &providers, ..*self }.of_namespace(NAMESPACE)?;
         // Without a name the rule would be for all.
         if !self.secrets.is_empty() {
             let comment = "Credentials, whose keys are checked, and whose change restarts the pods.".to_owned();
@@ -159,7 +159,7 @@ impl Grants<'_> {
     }
 }
 
-/// Every permission of these roles. Who reads a provider refuses a role that cannot be read; nobody grants what they cannot read either.
+/// Every permission of these roles. Fails if a role cannot be read, because its permissions are not known then.
 pub(super) fn granted_by<'a>(roles: impl Iterator<Item = &'a Object>) -> Result<Vec<Permission<'a>>, yaml::Error> {
     let mut granted = Vec::new();
     for role in roles {

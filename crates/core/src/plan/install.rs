@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use external::CarriedProviders;
 
 use super::{
-    grants::{Grants, written},
+    grants::{GrantedRules, written},
     limits::Limits,
     substitute::{common_environment, containers_mut, mount, push},
 };
@@ -101,7 +101,7 @@ impl Installation<'_> {
         }
         let text = format!("{}\n", text.trim_end());
         let mut text = yaml::edit::change(&text, value, &filled).map_or_else(|| yaml::to_string(&filled), Ok)?;
-        let grants = Grants {
+        let grants = GrantedRules {
             providers: &self.providers,
             secrets: &self.secrets,
             names: &self.limits.names,

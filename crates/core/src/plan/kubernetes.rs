@@ -170,7 +170,7 @@ fn names(object: &mut Object, own: &[(&str, &str)], ccm: &Ccm) {
     }
     let [before, after] = [NAMESPACE, namespace].map(|namespace| format!("'system:serviceaccount:{namespace}:"));
     each_text(value, &mut |text| {
-        // Split once: who looks for each account in turn looks at the text as often as there are accounts.
+        // Split once, because a search for each account would scan the text once per account.
         let mut parts = text.split(&before);
         let mut renamed = parts.next().unwrap_or_default().to_owned();
         for part in parts {

@@ -6,7 +6,7 @@
 use crate::{
     facts::ccm::{Ccm, LEASE, ONLY, named},
     plan::kubernetes,
-    provider::kubernetes::{Descriptor, Image},
+    provider::kubernetes::{Descriptor, ProviderImage},
 };
 
 /// The limits for the specs of `CloudControllerManager`s. An installation passes them to the operator as arguments.
@@ -37,7 +37,7 @@ impl Default for Limits {
 }
 
 /// A reason for programs, and a message for people.
-pub type Refusal = (&'static str, String);
+pub type LimitError = (&'static str, String);
 
 impl Limits {
     /// The arguments of the operator for these limits, without those at their default.
@@ -57,7 +57,7 @@ impl Limits {
     /// # Errors
     ///
     /// The first thing that the installation does not allow, with the flag that would.
-    pub fn check(&self, ccm: &Ccm, descriptor: Option<&Descriptor>) -> Result<(), Refusal> {
+    pub fn check(&self, ccm: &Ccm, descriptor: Option<&Descriptor>) -> Result<(), LimitError> {
         self.name(ccm)?;
         self.lease(ccm)?;
         for image in descriptor.into_iter().flat_map(|one| one.images.values()) {
@@ -66,7 +66,7 @@ impl Limits {
         self.pull_secrets(ccm)
     }
 
-    fn name(&self, ccm: &Ccm) -> Result<(), Refusal> {
+    fn name(&self, ccm: &Ccm) -> Result<(), LimitError> {
         let name = &ccm.name;
         if self.names.contains(name) {
             return Ok(());
@@ -75,7 +75,7 @@ impl Limits {
         Err(refusal("NameNotAllowed", "metadata.name", &problem, "--names", &self.names))
     }
 
-    fn lease(&self, ccm: &Ccm) -> Result<(), Refusal> {
+    fn lease(&self, ccm: &Ccm) -> Result<(), LimitError> {
         let lease = ccm.lease_name();
         if self.leases.contains(&lease) || self.names.iter().any(|name| named(LEASE, name) == lease) {
             return Ok(());
@@ -85,7 +85,7 @@ impl Limits {
         Err(refusal("LeaseNotAllowed", field, &problem, "--leases", &self.leases))
     }
 
-    fn image(&self, image: &Image, ccm: &Ccm) -> Result<(), Refusal> {
+    fn image(&self, image: &ProviderImage, ccm: &Ccm) -> Result<(), LimitError> {
         let repository = kubernetes::images::repository(image, ccm);
         if self.has_repository(image, &repository) {
             return Ok(());
@@ -103,7 +103,7 @@ impl Limits {
         Err(refusal("ImageNotAllowed", field, &problem, flag, list))
     }
 
-    fn has_repository(&self, image: &Image, repository: &str) -> bool {
+    fn has_repository(&self, image: &ProviderImage, repository: &str) -> bool {
         let is_mirrored =
             || self.registry_mirrors.iter().any(|mirror| kubernetes::images::mirrored(image, mirror) == repository);
         if self.image_repositories.is_empty() {
@@ -113,7 +113,7 @@ impl Limits {
         self.image_repositories.iter().any(fits) || is_mirrored()
     }
 
-    fn pull_secrets(&self, ccm: &Ccm) -> Result<(), Refusal> {
+    fn pull_secrets(&self, ccm: &Ccm) -> Result<(), LimitError> {
         let mut asked = ccm.spec.image.pull_secrets.iter().map(|secret| &secret.name);
         let Some(other) = asked.find(|name| !self.image_pull_secrets.contains(name)) else { return Ok(()) };
         let problem = format!("no image may be pulled with the Secret {other}");
@@ -122,7 +122,7 @@ impl Limits {
     }
 }
 
-fn refusal(reason: &'static str, field: &str, problem: &str, flag: &str, allowed: &[String]) -> Refusal {
+fn refusal(reason: &'static str, field: &str, problem: &str, flag: &str, allowed: &[String]) -> LimitError {
     let allowed = match allowed {
         [] => "is not given".to_owned(),
         names => format!("lists {}", names.join(", ")),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::{
-    grants::{Commented, Grants, granted_by, written},
+    grants::{Commented, GrantedRules, granted_by, written},
     install, needs,
 };
 use crate::{
@@ -46,7 +46,7 @@ pub fn kubernetes(
     operator_namespace: &str,
 ) -> Result<String, yaml::Error> {
     // The leases besides the default ones are those of the installation.
-    let grants = Grants { providers: &[provider], secrets, names, leases: &[], node_deletion: false };
+    let grants = GrantedRules { providers: &[provider], secrets, names, leases: &[], node_deletion: false };
     let mut roles = Roles::from([(None, grants.of_cluster()?)]);
     for namespace in namespaces {
         roles.entry(Some(namespace.clone())).or_default().extend(grants.of_managed(namespace)?);

@@ -115,7 +115,7 @@ impl Summary {
         let phases = [("cluster", &provider.manifests), ("bootstrap", &provider.bootstrap_manifests)];
         Self {
             name: name.to_owned(),
-            flavor: if platform.is_some() { "OpenShift" } else { "kubernetes" },
+            flavor: if platform.is_some() { "openshift" } else { "kubernetes" },
             platform: platform.map(ToString::to_string).unwrap_or_default(),
             version: version.to_owned(),
             digest: digest.to_owned(),

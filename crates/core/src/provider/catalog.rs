@@ -69,7 +69,7 @@ impl Catalog {
     }
 
     /// From now on none of these built-in providers is used, whether an external one takes its place or not.
-    pub fn replace(&mut self, names: &[String]) {
+    pub fn exclude_built_in(&mut self, names: &[String]) {
         self.replaced = names.to_vec();
     }
 

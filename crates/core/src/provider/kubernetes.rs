@@ -62,7 +62,7 @@ pub struct Descriptor {
     /// The provider's name, that of its folder in `assets/`.
     pub name: String,
     /// The image of each container, by the container's name.
-    pub images: BTreeMap<String, Image>,
+    pub images: BTreeMap<String, ProviderImage>,
     /// Arguments that are appended, by the container's name and the flag.
     #[serde(default)]
     pub arguments: Sources,
@@ -142,7 +142,7 @@ impl Namespaces {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Image {
+pub struct ProviderImage {
     /// Its registry and path, without a tag.
     #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
     pub repository: String,
@@ -255,7 +255,7 @@ impl Descriptor {
 
     /// The container that an image is for, if it is one of these; of several the cloud-controller-manager's.
     pub fn container_of(&self, image: &str) -> Option<&str> {
-        let fits = |(_, known): &(&String, &Image)| is_of(image, &known.repository);
+        let fits = |(_, known): &(&String, &ProviderImage)| is_of(image, &known.repository);
         let names = self.images.iter().filter(fits).map(|(name, _)| name.as_str());
         names.max_by_key(|name| *name == CCM)
     }

@@ -15,7 +15,7 @@ use crate::{
     object::reference::is_digest,
     provider::{
         Flavor, embedded,
-        versions::{Rule, Versions},
+        versions::{VersionRule, Versions},
     },
     text::yaml,
 };
@@ -43,9 +43,9 @@ pub struct Options {
     /// The flavors that it gets; that for OpenShift has the bootstrap VM's pod.
     pub flavors: Vec<Flavor>,
     /// The image of the cloud-controller-manager.
-    pub image: Image,
+    pub image: ImageReference,
     /// How the cloud numbers its versions; `None`: as the tag looks.
-    pub rule: Option<Rule>,
+    pub rule: Option<VersionRule>,
     /// The program in the image.
     pub command: String,
     /// The file of `--cloud-config`, if it reads one.
@@ -53,7 +53,7 @@ pub struct Options {
     /// The variables with credentials, each with its key in the Secret.
     pub credentials: BTreeMap<String, String>,
     /// The image of the node manager, if there is one.
-    pub node_manager: Option<Image>,
+    pub node_manager: Option<ImageReference>,
     /// Whether the cloud-controller-manager has a route controller.
     pub routes: bool,
     /// How its providerIDs begin.
@@ -76,7 +76,7 @@ pub struct CloudConfig {
 
 /// An image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct ImageReference {
     /// Its registry and path.
     pub repository: String,
     /// Its tag.
@@ -86,14 +86,14 @@ pub struct Image {
     pub digest: Option<String>,
 }
 
-impl fmt::Display for Image {
+impl fmt::Display for ImageReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digest = self.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
         write!(f, "{}:{}{digest}", self.repository, self.tag)
     }
 }
 
-impl FromStr for Image {
+impl FromStr for ImageReference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -229,15 +229,15 @@ fn facts(options: &Options) -> Result<Value, String> {
 
 /// The facts of an image, with the table of versions that its tag tells. `rule`: how its versions are numbered; `None`: as the tag
 /// looks.
-fn of_image(image: &Image, rule: Option<Rule>) -> Result<Value, String> {
-    let Image { repository, tag, digest } = image;
+fn of_image(image: &ImageReference, rule: Option<VersionRule>) -> Result<Value, String> {
+    let ImageReference { repository, tag, digest } = image;
     let of = |rule| Versions { rule, tags: BTreeMap::new(), as_of: String::new(), verified: Vec::new() }.minor_of(tag);
     // Others are versions of the program itself, such as v1.2.3.
     let of = |rule| of(rule).filter(|minor| (20..100).contains(&minor.0));
-    let guessed = [Rule::SameMinor, Rule::MajorIsMinor].into_iter().find(|rule| of(*rule).is_some());
-    let rule = rule.or(guessed).unwrap_or(Rule::OneLine);
+    let guessed = [VersionRule::SameMinor, VersionRule::MajorIsMinor].into_iter().find(|rule| of(*rule).is_some());
+    let rule = rule.or(guessed).unwrap_or(VersionRule::OneLine);
     let minors: Vec<_> = match (rule, of(rule)) {
-        (Rule::OneLine, _) => MINORS.map(Minor).collect(),
+        (VersionRule::OneLine, _) => MINORS.map(Minor).collect(),
         (_, Some(minor)) => vec![minor],
         (_, None) => {
             return Err(format!("the tag {tag} does not tell a minor version of Kubernetes: --rule must be OneLine"));
@@ -288,13 +288,13 @@ fn filled(text: &str, facts: &Value) -> String {
 }
 
 impl Options {
-    fn images(&self) -> impl Iterator<Item = &Image> {
+    fn images(&self) -> impl Iterator<Item = &ImageReference> {
         std::iter::once(&self.image).chain(&self.node_manager)
     }
 
     /// The images in the descriptor for any Kubernetes that a registry may replace.
-    pub fn unpinned(&self) -> impl Iterator<Item = &Image> {
-        let is_open = |image: &&Image| image.digest.is_none() && self.flavors.contains(&Flavor::Kubernetes);
+    pub fn unpinned(&self) -> impl Iterator<Item = &ImageReference> {
+        let is_open = |image: &&ImageReference| image.digest.is_none() && self.flavors.contains(&Flavor::Kubernetes);
         self.images().filter(is_open)
     }
 

@@ -15,7 +15,7 @@ use crate::{error::brief, facts::version::Minor, object::reference::is_digest, t
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Versions {
     /// How the cloud numbers its versions.
-    pub rule: Rule,
+    pub rule: VersionRule,
     /// The newest tag for each minor version of Kubernetes, such as `"1.35": v1.35.2` or
     /// `"1.35": {tag: v1.35.2, digest: "sha256:…"}`.
     pub tags: BTreeMap<Minor, Tag>,
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Tag {
 /// How a cloud numbers the versions of its cloud-controller-manager.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Rule {
+pub enum VersionRule {
     /// A line of versions for each minor version of Kubernetes, with the same minor: `v1.35.2` or `0.35.2` for 1.35.
     SameMinor,
     /// A line for each minor version of Kubernetes, whose major is this minor: `v35.1.3` for 1.35.
@@ -220,9 +220,11 @@ impl Versions {
     pub(super) fn minor_of(&self, tag: &str) -> Option<Minor> {
         let numbers = tag.strip_prefix('v').unwrap_or(tag);
         match self.rule {
-            Rule::SameMinor => format!("1.{}", numbers.strip_prefix("0.").or(numbers.strip_prefix("1."))?).parse().ok(),
-            Rule::MajorIsMinor => numbers.split('.').next()?.parse().ok().map(Minor),
-            Rule::OneLine => None,
+            VersionRule::SameMinor => {
+                format!("1.{}", numbers.strip_prefix("0.").or(numbers.strip_prefix("1."))?).parse().ok()
+            }
+            VersionRule::MajorIsMinor => numbers.split('.').next()?.parse().ok().map(Minor),
+            VersionRule::OneLine => None,
         }
     }
 }
@@ -245,7 +247,7 @@ impl schemars::JsonSchema for Tag {
 mod tests {
     use super::*;
 
-    fn versions(rule: Rule, tags: &[(u32, &str)]) -> Versions {
+    fn versions(rule: VersionRule, tags: &[(u32, &str)]) -> Versions {
         let tags =
             tags.iter().map(|(minor, tag)| (Minor(*minor), Tag { name: (*tag).to_owned(), digest: None })).collect();
         Versions { rule, tags, as_of: "2026-08-31".into(), verified: Vec::new() }
@@ -253,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_tag_is_that_of_the_minor_version_or_the_newest_below() {
-        let versions = versions(Rule::SameMinor, &[(33, "v1.33.4"), (34, "v1.34.3"), (36, "v1.36.1")]);
+        let versions = versions(VersionRule::SameMinor, &[(33, "v1.33.4"), (34, "v1.34.3"), (36, "v1.36.1")]);
         let tag =
             |minor| versions.choose(Minor(minor)).map(|choice| (choice.tag, choice.problem.map(|(word, _)| word)));
         assert_eq!(tag(34), Some(("v1.34.3".into(), None)));
@@ -272,15 +274,15 @@ mod tests {
     #[test]
     fn a_version_that_is_asked_for_may_be_one_minor_above() {
         let problem = |rule, tag| versions(rule, &[]).asked(tag, Minor(34), false).problem.map(|(word, _)| word);
-        assert_eq!(problem(Rule::SameMinor, "v1.35.2"), None);
-        assert_eq!(problem(Rule::SameMinor, "v1.30.0"), None);
-        assert_eq!(problem(Rule::SameMinor, "v1.36.1"), Some(SKEW_TOO_LARGE));
-        assert_eq!(problem(Rule::SameMinor, "0.35.4"), None);
-        assert_eq!(problem(Rule::SameMinor, "v0.36.2"), Some(SKEW_TOO_LARGE));
-        assert_eq!(problem(Rule::SameMinor, "custom"), None);
-        assert_eq!(problem(Rule::MajorIsMinor, "v35.1.3"), None);
-        assert_eq!(problem(Rule::MajorIsMinor, "v36.3.8"), Some(SKEW_TOO_LARGE));
-        assert_eq!(problem(Rule::OneLine, "v9.9.9"), None);
+        assert_eq!(problem(VersionRule::SameMinor, "v1.35.2"), None);
+        assert_eq!(problem(VersionRule::SameMinor, "v1.30.0"), None);
+        assert_eq!(problem(VersionRule::SameMinor, "v1.36.1"), Some(SKEW_TOO_LARGE));
+        assert_eq!(problem(VersionRule::SameMinor, "0.35.4"), None);
+        assert_eq!(problem(VersionRule::SameMinor, "v0.36.2"), Some(SKEW_TOO_LARGE));
+        assert_eq!(problem(VersionRule::SameMinor, "custom"), None);
+        assert_eq!(problem(VersionRule::MajorIsMinor, "v35.1.3"), None);
+        assert_eq!(problem(VersionRule::MajorIsMinor, "v36.3.8"), Some(SKEW_TOO_LARGE));
+        assert_eq!(problem(VersionRule::OneLine, "v9.9.9"), None);
     }
 
     #[test]
@@ -293,7 +295,7 @@ mod tests {
             }
             other => format!("{other:?}"),
         };
-        let same = versions(Rule::SameMinor, &[(34, "v1.34.3"), (35, "v1.35.2"), (37, "v1.37.0")]);
+        let same = versions(VersionRule::SameMinor, &[(34, "v1.34.3"), (35, "v1.35.2"), (37, "v1.37.0")]);
         for (tag, expected) in [
             ("v1.35.2", "None"),
             ("v1.34.3", "None"),
@@ -312,7 +314,7 @@ mod tests {
         }
         let known = same.asked("v1.37.0", Minor(35), true).problem.map(|(word, _)| word);
         assert_eq!(known, Some(SKEW_TOO_LARGE));
-        let line = versions(Rule::OneLine, &[(34, "1.2.0"), (35, "1.3.0")]);
+        let line = versions(VersionRule::OneLine, &[(34, "1.2.0"), (35, "1.3.0")]);
         assert_eq!(said(&line, "v1.2.0"), "did you mean 1.2.0?");
         assert_eq!(said(&line, "v1.2.9"), "did you mean 1.2.9? The nearest one that it knows is 1.3.0");
         let verified = Versions { verified: vec!["1.2.9".into()], ..line };
@@ -381,11 +383,11 @@ mod tests {
             let tag = |n: usize| {
                 (Minor(u32::try_from(n).unwrap()), Tag { name: format!("v{n}"), digest: Some(DIGESTS[0].into()) })
             };
-            let table = Versions { tags: (0..tags).map(tag).collect(), ..versions(Rule::OneLine, &[]) };
+            let table = Versions { tags: (0..tags).map(tag).collect(), ..versions(VersionRule::OneLine, &[]) };
             work::of(|| assert_eq!(table.bad_digest(), None))
         };
         assert_eq!((steps(100), steps(1_000)), (100, 1_000));
-        let table = versions(Rule::OneLine, &[(34, "v1"), (35, "v2")]);
+        let table = versions(VersionRule::OneLine, &[(34, "v1"), (35, "v2")]);
         let digests = table.digests();
         assert!(["v1", "v2", "v3"].iter().all(|tag| digests.get(tag).copied().flatten() == table.digest_of(tag)));
     }

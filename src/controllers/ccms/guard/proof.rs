@@ -13,7 +13,7 @@ use super::{Known, guard_of, phase, status};
 use crate::{
     api::spec::Lifecycle,
     cluster::{
-        access,
+        access_review,
         read::Error,
         request::{self, NO_DEADLINE, REQUEST_TIMEOUT, describe_objects},
     },
@@ -102,7 +102,7 @@ impl Member {
         if !(have_changed || (is_needed && is_due)) {
             return false;
         }
-        let answer = access::may_delete_any_node(&view.target.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
+        let answer = access_review::may_delete_any_node(&view.target.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
         let answer = answer.inspect_err(|error| debug!("failed to ask for the permissions of {}: {error}", guard.user));
         self.guard.is_free = Some((answer.ok(), Instant::now()));
         true

@@ -93,7 +93,7 @@ impl Member {
         view: &View,
         previous: &Status,
         withheld: Option<&str>,
-    ) -> ccm::Guard {
+    ) -> ccm::GuardStatus {
         let live = withdraw::granted_to(&view.target.observer, name);
         let decided = self.guard.decision.as_ref().zip(self.ccm());
         let decided = decided.and_then(|(decision, ccm)| Some((decision, ccm, guard_of(view, ccm)?)));
@@ -128,10 +128,10 @@ impl Member {
     }
 
     /// The report without a decision. As long as a decision is expected soon, such as at a start, the previous report stays.
-    fn undecided(&self, view: &View, previous: &Status) -> ccm::Guard {
+    fn undecided(&self, view: &View, previous: &Status) -> ccm::GuardStatus {
         let before = Deletion { confirmed: Vec::new(), ..previous.node_deletion.clone() };
         let Some(is_safe) = self.why_undecided(view, &before.phase) else {
-            return ccm::Guard { is_safe: None, deletion: before };
+            return ccm::GuardStatus { is_safe: None, deletion: before };
         };
         let phase = match self.ccm() {
             _ if self.is_removed() => "Removed",
@@ -140,7 +140,7 @@ impl Member {
             None => &before.phase,
         };
         let deletion = Deletion { phase: phase.to_owned(), ..Deletion::default() };
-        ccm::Guard { is_safe: Some(is_safe), deletion }
+        ccm::GuardStatus { is_safe: Some(is_safe), deletion }
     }
 
     /// The status, reason and message of the condition without a decision; `None` if a decision is expected soon. `before` is the phase
@@ -177,7 +177,7 @@ impl Member {
         decision: &Decision,
         (ccm, guard): (&Ccm, &Guard),
         withheld: Option<&str>,
-    ) -> ccm::Guard {
+    ) -> ccm::GuardStatus {
         let lifecycle = ccm.spec.controllers.cloud_node_lifecycle;
         let is_enabled = lifecycle == Lifecycle::Enabled;
         let rehearsed = |entry: &Entry| Candidate {
@@ -210,7 +210,7 @@ impl Member {
                 ("Unknown", "NotChecked", "the permissions of the cloud-controller-manager are not known".to_owned())
             })
         });
-        ccm::Guard { deletion, is_safe }
+        ccm::GuardStatus { deletion, is_safe }
     }
 
     /// Status, reason and message of the condition; `None` if the permissions are not known.
@@ -224,7 +224,7 @@ impl Member {
         if lifecycle == Lifecycle::Disabled {
             let is_off = "spec.controllers.cloudNodeLifecycle is Disabled";
             // Permissions that others grant are not checked: only the policy would keep the cloud-controller-manager from using them.
-            let lacks_policy = withheld.is_some() && self.in_force(observer).is_none();
+            let lacks_policy = withheld.is_some() && self.live_policy(observer).is_none();
             return Some(if lacks_policy {
                 not_enforced(is_off, guard, withheld)
             } else {
@@ -233,14 +233,14 @@ impl Member {
         }
         // The role is empty during a pause.
         let needs_guard = lifecycle == Lifecycle::Enabled && !self.is_paused();
-        if needs_guard && self.in_force(observer).is_none() {
+        if needs_guard && self.live_policy(observer).is_none() {
             let why = match self.planned_of_guard("ValidatingAdmissionPolicy") {
                 Some(_) => format!("ValidatingAdmissionPolicy {} or its binding is missing or changed", guard.name),
                 None => "an input of the cloud-controller-manager is bad, so nothing is planned".to_owned(),
             };
             return Some(("False", GUARD_NOT_IN_FORCE, format!("{why}: nothing is granted meanwhile")));
         }
-        let is_enforced = self.in_force(observer).is_some();
+        let is_enforced = self.live_policy(observer).is_some();
         if self.is_free()? {
             let meanwhile = if is_enforced {
                 format!("; until then only ValidatingAdmissionPolicy {} keeps it from deleting any", guard.name)

@@ -82,7 +82,7 @@ fn a_provider_id_of_a_distribution_is_told_from_that_of_a_cloud() {
         ("hcloud://1", None),
         ("", None),
     ] {
-        assert_eq!(author(provider_id), expected, "{provider_id}");
+        assert_eq!(writer_of_provider_id(provider_id), expected, "{provider_id}");
     }
 }
 

@@ -92,3 +92,22 @@ fn cause_of(reason: Reason, diagnosed: &DiagnosedCcm, node: &Node) -> String {
 fn is_addresses(text: &str) -> bool {
     text.split(',').all(|address| address.parse::<IpAddr>().is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::{
+        cause::SIGNS,
+        evidence::{CcmEvidence, Evidence},
+    };
+
+    #[test]
+    fn each_reason_that_an_error_shows_has_words_of_its_own() {
+        let (ccm, evidence) = (CcmEvidence::default(), Evidence::default());
+        let diagnosed = DiagnosedCcm::of(&ccm, &evidence);
+        for (reason, _) in SIGNS {
+            let cause = cause_of(*reason, &diagnosed, &Node::default());
+            assert!(!cause.contains("not known"), "{reason}: {cause}");
+        }
+    }
+}

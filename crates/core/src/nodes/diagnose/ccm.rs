@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    GRACE,
+    ATTEMPT,
     diagnosed::{DiagnosedCcm, is_held},
     pods, seconds_since,
 };
@@ -11,7 +11,7 @@ use crate::{
     facts::ccm::Controller,
     nodes::{
         CLOCK_SKEW,
-        evidence::{Ccm, Evidence, Lease, Pod},
+        evidence::{CcmEvidence, Evidence, Lease, Pod},
         identity::CcmIdentity,
         log::Log,
         observed::{current, holds},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl<'a> DiagnosedCcm<'a> {
-    pub(super) fn of(ccm: &'a Ccm, evidence: &Evidence) -> Self {
+    pub(super) fn of(ccm: &'a CcmEvidence, evidence: &Evidence) -> Self {
         let name = if ccm.identity.name.is_empty() {
             format!("the cloud-controller-manager in {}", ccm.identity.namespace)
         } else {
@@ -55,7 +55,7 @@ impl<'a> DiagnosedCcm<'a> {
         }
         let others = evidence.other_pods.iter().flatten().filter(|pod| is_cloud_node_on(pod));
         let has_it =
-            |other: &&Ccm| !std::ptr::eq(*other, self.ccm) && other.pods.iter().flatten().any(is_cloud_node_on);
+            |other: &&CcmEvidence| !std::ptr::eq(*other, self.ccm) && other.pods.iter().flatten().any(is_cloud_node_on);
         let elsewhere = evidence.ccms.iter().filter(has_it);
         let does: Vec<String> = others
             .map(|pod| format!("pod {}", pod.key()))
@@ -112,7 +112,7 @@ impl<'a> DiagnosedCcm<'a> {
             }
             // A pod that is being started renews nothing.
             None if !current.iter().any(|pod| pod.phase == "Running") => {}
-            None if self.log.works() || !current.iter().all(|pod| is_old(pod, GRACE + CLOCK_SKEW.as_secs())) => {}
+            None if self.log.works() || !current.iter().all(|pod| is_old(pod, ATTEMPT + CLOCK_SKEW.as_secs())) => {}
             None => {
                 let shown = self.log.api_server.clone();
                 let renewed = lease.and_then(|lease| lease.renewed);

@@ -6,7 +6,7 @@ use super::found;
 use crate::nodes::{
     CLOCK_SKEW, cause,
     diagnosis::{Finding, Observation},
-    evidence::{Ccm, Evidence, Lease, Pod},
+    evidence::{CcmEvidence, Evidence, Lease, Pod},
     identity::CcmIdentity,
     log::{Attempt, Log},
     node::Node,
@@ -16,7 +16,7 @@ use crate::nodes::{
 
 /// A cloud-controller-manager and what was found of it.
 pub(super) struct DiagnosedCcm<'a> {
-    pub(super) ccm: &'a Ccm,
+    pub(super) ccm: &'a CcmEvidence,
     /// The name in messages.
     pub(super) name: String,
     pub(super) log: Log,

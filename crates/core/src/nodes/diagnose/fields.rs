@@ -1,16 +1,17 @@
 //! Evidence from the fields of a node.
 
-use super::{DiagnosedCluster, GRACE, NodeResult, Owners, found, seconds_since};
+use super::{ATTEMPT, DiagnosedCluster, NodeResult, Owners, found, seconds_since};
 use crate::{
-    facts::distribution::author,
+    facts::distribution::writer_of_provider_id,
+    grace::NODE_FIELDS_GRACE,
     nodes::{
         node::{Node, SHUTDOWN, UNINITIALIZED},
         reason::Reason,
     },
 };
 
-/// How long after its creation a node has everything that somebody gives it, in seconds.
-const SETTLED: i64 = 120;
+/// [`NODE_FIELDS_GRACE`] in seconds.
+const NODE_FIELDS: i64 = NODE_FIELDS_GRACE.as_secs().cast_signed();
 
 /// The endings of taints by which other programs keep pods away until they are ready themselves.
 const OTHER_TAINTS: [&str; 4] = [
@@ -21,14 +22,14 @@ const OTHER_TAINTS: [&str; 4] = [
 ];
 
 /// Whether a distribution or Harvester has set the providerID, and not a cloud that the operator knows.
-pub(super) fn is_trap(provider_id: &str) -> bool {
-    author(provider_id).is_some() || provider_id.starts_with("harvester://")
+pub(super) fn is_of_distribution(provider_id: &str) -> bool {
+    writer_of_provider_id(provider_id).is_some() || provider_id.starts_with("harvester://")
 }
 
 pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: &mut NodeResult) {
     result.observe("the Node", description(node));
     let age = seconds_since(&node.created, cluster.evidence.now);
-    let is_settled = age.is_none_or(|age| age >= SETTLED);
+    let is_settled = age.is_none_or(|age| age >= NODE_FIELDS);
     let name = &node.name;
     if is_settled && is_not_external(cluster, node) {
         // Only a kubelet that runs with the flag sets the annotation, if it has --node-ip.
@@ -48,7 +49,8 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, re
         result.find(found(Reason::KubeletNotExternal, shown, cause));
     }
     let may_be_known = cluster.evidence.may_have_more_ccms;
-    if owners.is_of_other_cloud && (is_trap(&node.provider_id) || (node.is_uninitialized() && !may_be_known)) {
+    if owners.is_of_other_cloud && (is_of_distribution(&node.provider_id) || (node.is_uninitialized() && !may_be_known))
+    {
         let known: Vec<&str> =
             cluster.ccms.iter().flat_map(|diagnosed| &diagnosed.identity().provider_ids).map(String::as_str).collect();
         let cause = format!("the providerID of {name} begins with none of {}", known.join(", "));
@@ -84,7 +86,8 @@ fn check_network(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResul
         result.find(found(Reason::NoRoute, "NetworkUnavailable: NoRouteCreated", cause));
     }
     let ready = node.ready.as_ref().filter(|ready| ready.status == "False" && ready.lacks_network);
-    if ready.is_some_and(|ready| seconds_since(&ready.since, cluster.evidence.now).is_none_or(|since| since >= GRACE)) {
+    if ready.is_some_and(|ready| seconds_since(&ready.since, cluster.evidence.now).is_none_or(|since| since >= ATTEMPT))
+    {
         let cause = format!("{name} is initialized, and its network plugin is not ready");
         result.find(found(Reason::NetworkNotReady, "Ready is False: NetworkPluginNotReady", cause));
     }

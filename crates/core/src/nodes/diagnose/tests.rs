@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     facts::ccm::Controller,
     nodes::{
-        evidence::{Ccm, Lease, Pod, Unseen},
+        evidence::{CcmEvidence, Lease, Pod, Unseen},
         identity::CcmIdentity,
         node::{Ready, SHUTDOWN, UNINITIALIZED},
         observed,
@@ -75,7 +75,7 @@ fn lease(holder: &str) -> Lease {
 
 /// A cluster in which nothing is wrong but that `a` waits for a reason that nobody knows.
 fn evidence() -> Evidence {
-    let ccm = Ccm {
+    let ccm = CcmEvidence {
         identity: CcmIdentity {
             name: "aws".into(),
             provider: "aws".into(),
@@ -90,7 +90,7 @@ fn evidence() -> Evidence {
         pods: Some(vec![pod()]),
         missing_permissions: Some(Vec::new()),
         log: Some(Vec::new()),
-        ..Ccm::default()
+        ..CcmEvidence::default()
     };
     Evidence {
         now: at(NOW),

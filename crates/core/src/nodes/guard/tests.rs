@@ -79,7 +79,7 @@ impl Case {
     }
 
     fn decide(&self) -> Decision {
-        decide(&Situation {
+        decide(&GuardInput {
             now: at(self.now),
             nodes: &self.nodes,
             events: &self.events,

@@ -14,14 +14,14 @@ use crate::{
     object::{Object, container_name},
     plan::{Error, substitute::containers_mut},
     provider::{
-        kubernetes::{Descriptor, Image, Kubernetes},
+        kubernetes::{Descriptor, Kubernetes, ProviderImage},
         versions::Choice,
     },
     text::suggest::did_you_mean,
 };
 
 /// The version of a container's image for a `CloudControllerManager`.
-pub fn choose(container: &str, image: &Image, ccm: &Ccm) -> Result<Choice, Error> {
+pub fn choose(container: &str, image: &ProviderImage, ccm: &Ccm) -> Result<Choice, Error> {
     let minor = ccm.cluster.minor;
     // Another repository has tags of its own, and a digest is pulled whichever the tag. A mirror has those of the provider.
     let is_pulled_by_tag = has_own_repository(image, ccm) && given_digest(container, ccm).is_none();
@@ -36,7 +36,7 @@ pub fn choose(container: &str, image: &Image, ccm: &Ccm) -> Result<Choice, Error
 }
 
 /// The reference of a container's image for a `CloudControllerManager`, with its digest where one is known.
-pub fn reference(container: &str, image: &Image, ccm: &Ccm) -> Result<String, Error> {
+pub fn reference(container: &str, image: &ProviderImage, ccm: &Ccm) -> Result<String, Error> {
     let mut choice = choose(container, image, ccm)?;
     let of_provider = choice.digest.filter(|_| has_own_repository(image, ccm));
     choice.digest = given_digest(container, ccm).map(ToOwned::to_owned).or(of_provider);
@@ -44,7 +44,7 @@ pub fn reference(container: &str, image: &Image, ccm: &Ccm) -> Result<String, Er
 }
 
 /// The repository of an image for a `CloudControllerManager`.
-pub(in crate::plan) fn repository(image: &Image, ccm: &Ccm) -> String {
+pub(in crate::plan) fn repository(image: &ProviderImage, ccm: &Ccm) -> String {
     let given = &ccm.spec.image;
     match (&given.repository, &given.registry_mirror) {
         (Some(repository), _) => repository.clone(),
@@ -54,13 +54,13 @@ pub(in crate::plan) fn repository(image: &Image, ccm: &Ccm) -> String {
 }
 
 /// The repository of an image at a mirror: the path stays.
-pub(in crate::plan) fn mirrored(image: &Image, mirror: &str) -> String {
+pub(in crate::plan) fn mirrored(image: &ProviderImage, mirror: &str) -> String {
     let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
     format!("{mirror}/{path}")
 }
 
 /// Whether the image is the provider's, itself or by a mirror.
-fn has_own_repository(image: &Image, ccm: &Ccm) -> bool {
+fn has_own_repository(image: &ProviderImage, ccm: &Ccm) -> bool {
     ccm.spec.image.repository.as_ref().is_none_or(|given| *given == image.repository)
 }
 
@@ -116,7 +116,7 @@ pub(super) fn containers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) 
 pub(super) fn pinned(provider: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let tag = ccm.spec.image.version.as_ref()?;
     let descriptor = &provider.descriptor;
-    let is_open = |(container, image): &(&String, &Image)| {
+    let is_open = |(container, image): &(&String, &ProviderImage)| {
         let is_pinned = provider.origin.is_some() || image.versions.has_digests();
         let is_reviewed = image.versions.knows(tag) || given_digest(container, ccm).is_some();
         is_pinned && has_own_repository(image, ccm) && !is_reviewed

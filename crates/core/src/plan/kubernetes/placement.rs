@@ -10,7 +10,7 @@ use crate::{
     facts::ccm::Ccm,
     object::{self, Object},
     plan::Error,
-    provider::kubernetes::{CONTROL_PLANE_LABEL, Image},
+    provider::kubernetes::{CONTROL_PLANE_LABEL, ProviderImage},
 };
 
 /// The architectures of nodes that Kubernetes is built for and clouds offer.
@@ -22,7 +22,11 @@ pub(super) fn replicas(ccm: &Ccm) -> u8 {
 }
 
 /// Sets where the pods run.
-pub(super) fn place<'a>(object: &mut Object, ccm: &Ccm, images: impl Iterator<Item = &'a Image>) -> Result<(), Error> {
+pub(super) fn place<'a>(
+    object: &mut Object,
+    ccm: &Ccm,
+    images: impl Iterator<Item = &'a ProviderImage>,
+) -> Result<(), Error> {
     if object.kind().kind == "Deployment" {
         let shape = Error::Shape { object: object.key().to_string(), field: "spec" };
         *object::place(object.value_mut(), &["spec", "replicas"]).ok_or(shape)? = replicas(ccm).into();
@@ -56,7 +60,7 @@ pub(super) fn place<'a>(object: &mut Object, ccm: &Ccm, images: impl Iterator<It
 }
 
 /// The only architecture that all images are built for: on nodes of another one the pods would not start.
-fn only_architecture<'a>(images: impl Iterator<Item = &'a Image>) -> Option<String> {
+fn only_architecture<'a>(images: impl Iterator<Item = &'a ProviderImage>) -> Option<String> {
     let mut common: BTreeSet<&str> = ARCHITECTURES.into_iter().collect();
     for image in images {
         common.retain(|one| image.architectures.iter().any(|built| built == one));

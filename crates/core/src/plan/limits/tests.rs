@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The reason and the message for a `CloudControllerManager` of hcloud with these fields; `None` if it is allowed.
-fn refused(limits: &Limits, name: &str, fields: &Value) -> Option<Refusal> {
+fn refused(limits: &Limits, name: &str, fields: &Value) -> Option<LimitError> {
     let mut spec = json!({"provider": "hcloud"});
     for (field, value) in fields.as_object().unwrap() {
         spec[field] = value.clone();

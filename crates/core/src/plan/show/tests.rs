@@ -21,6 +21,14 @@ fn a_summary_has_the_platform_and_the_phases() {
 }
 
 #[test]
+fn each_fact_of_openshift_has_a_placeholder() {
+    let facts = placeholders(&embedded("aws").openshift().unwrap().descriptor);
+    for (fact, name) in facts::Fact::ALL.iter().filter(|(fact, _)| !fact.is_of_ccm()) {
+        assert!(facts.value(*fact).is_some(), "{name}");
+    }
+}
+
+#[test]
 fn details_have_the_source_of_every_value() {
     let details = details(&embedded("vsphere"), DIGEST, "1", Phase::Cluster).unwrap();
     let ccm = "cloud-controller-manager";

@@ -86,7 +86,7 @@ impl ExternalProviders {
     /// The catalog of the built-in and the external providers.
     pub fn catalog(&self) -> Catalog {
         let mut catalog = self.built_in.clone();
-        catalog.replace(&self.settings.replace);
+        catalog.exclude_built_in(&self.settings.replace);
         for (_, result) in &self.entries {
             match result {
                 Ok(external) => catalog.add(&external.provider),

@@ -189,7 +189,7 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     };
     let with = |platform: &str, replace: &[String]| {
         let mut catalog = embedded::catalog().unwrap();
-        catalog.replace(replace);
+        catalog.exclude_built_in(replace);
         catalog.add(&external(platform).unwrap().provider);
         catalog
     };

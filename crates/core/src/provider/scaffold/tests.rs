@@ -180,11 +180,11 @@ fn the_rule_of_versions_is_that_of_the_tag() {
         ("v1.35.3", None, known("SameMinor", 1)),
         ("0.36.0", None, known("SameMinor", 1)),
         ("v36.3.8", None, known("MajorIsMinor", 1)),
-        ("v1.35.3", Some(Rule::OneLine), known("OneLine", 5)),
+        ("v1.35.3", Some(VersionRule::OneLine), known("OneLine", 5)),
     ] {
         assert_eq!(versions(tag, rule), expected, "{tag}");
     }
-    let error = versions("v1.2.3", Some(Rule::SameMinor)).unwrap_err();
+    let error = versions("v1.2.3", Some(VersionRule::SameMinor)).unwrap_err();
     assert_eq!(error, "the tag v1.2.3 does not tell a minor version of Kubernetes: --rule must be OneLine");
 }
 
@@ -251,11 +251,11 @@ fn a_tag_keeps_the_digest_that_is_given_for_it() {
 
 #[test]
 fn an_image_has_a_tag() {
-    let image: Image = "registry.lab:5000/a/b:v1".parse().unwrap();
+    let image: ImageReference = "registry.lab:5000/a/b:v1".parse().unwrap();
     assert_eq!((image.repository.as_str(), image.tag.as_str()), ("registry.lab:5000/a/b", "v1"));
     let text = format!("a.io/a/b:v1@{DIGEST}");
-    assert_eq!(text.parse::<Image>().unwrap().to_string(), text);
+    assert_eq!(text.parse::<ImageReference>().unwrap().to_string(), text);
     for text in ["", "a", "a/b", "a:1", "registry.lab:5000/a", "a/b:latest", "a/B:1", "a/b:1@sha256:0"] {
-        assert!(text.parse::<Image>().is_err(), "{text}");
+        assert!(text.parse::<ImageReference>().is_err(), "{text}");
     }
 }

@@ -128,7 +128,7 @@ impl Manifest {
     }
 
     /// The rules of a role, each with its JSON pointer. One that cannot be read is a defect of the folder, and refused as such.
-    pub(super) fn rules(&self) -> impl Iterator<Item = (String, permissions::Rule<'_>)> {
+    pub(super) fn rules(&self) -> impl Iterator<Item = (String, permissions::PolicyRule<'_>)> {
         let rules = permissions::rules(self.object.value()).unwrap_or_default();
         rules.into_iter().enumerate().map(|(index, rule)| (format!("/rules/{index}"), rule))
     }
@@ -203,7 +203,7 @@ impl<'a> Part<'a> {
         items(self.pod.pointer(required).unwrap_or(&Value::Null))
     }
 
-    /// The JSON pointer in the manifest of one in the part.
+    /// Converts a JSON pointer in the part to one in the manifest.
     pub(super) fn at(&self, pointer: &str) -> String {
         format!("{}{pointer}", self.pointer)
     }

@@ -9,7 +9,7 @@ use crate::{
     object::reference::is_digest,
     provider::{
         Flavor, Phase,
-        kubernetes::Image,
+        kubernetes::ProviderImage,
         verify::parts::{Defects, Part, RuleInput, items},
     },
     text::yaml::outline::child,
@@ -165,7 +165,7 @@ fn image_problem(input: RuleInput, container: &str, image: &str) -> Option<Strin
 /// Each tag whose image may be another one tomorrow: those of `images` of the descriptor for any Kubernetes without a digest.
 pub(super) fn image_digests(input: RuleInput, defects: &mut Defects) {
     let images = input.parsed.of_kubernetes().into_iter().flat_map(|descriptor| &descriptor.images);
-    for (container, Image { repository, versions, .. }) in images {
+    for (container, ProviderImage { repository, versions, .. }) in images {
         let mut places = BTreeMap::<&str, String>::new();
         for (place, tag) in versions.places().filter(|(_, tag)| versions.digest_of(tag).is_none()) {
             places.entry(tag).or_insert(place);

@@ -5,7 +5,7 @@ use super::{
     never::{self, READ, is_mighty},
 };
 use crate::{
-    object::permissions::{Permission, Rule},
+    object::permissions::{Permission, PolicyRule},
     provider::{
         CCM, Error, Flavor, Phase,
         verify::parts::{Defects, RuleInput, Walk},
@@ -106,7 +106,7 @@ const LONGEST: usize = 253;
 
 /// How many permissions a rule grants: few lines grant millions. With a long text in it each counts as several, as each is worked out with
 /// its texts.
-fn count(rule: &Rule) -> usize {
+fn count(rule: &PolicyRule) -> usize {
     let longest =
         [&rule.groups, &rule.resources, &rule.verbs, &rule.names].into_iter().flatten().map(|text| text.len()).max();
     rule.count().saturating_mul(longest.unwrap_or_default().div_ceil(LONGEST).max(1))

@@ -31,7 +31,7 @@ const PROJECTED: [&str; 5] = ["clusterTrustBundle", "configMap", "downwardAPI", 
 const AUDIENCES: [&str; 2] = ["", "openshift"];
 
 /// The field with the time that a pod may take to end.
-const GRACE: &str = "terminationGracePeriodSeconds";
+const GRACE_FIELD: &str = "terminationGracePeriodSeconds";
 
 /// The longest time that a pod may take to end, in seconds: until then it acts, whatever has been removed.
 const LONGEST_GRACE: f64 = 120.0;
@@ -145,10 +145,10 @@ pub(super) fn unusual_fields(input: RuleInput, defects: &mut Defects) {
     for pod in input.pods() {
         others(&pod, &POD, is_known, defects);
         // A number with a fraction is one to the API server, too.
-        if pod.value[GRACE].as_f64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
-            let value = format!("{GRACE} {}", pod.value[GRACE]);
+        if pod.value[GRACE_FIELD].as_f64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
+            let value = format!("{GRACE_FIELD} {}", pod.value[GRACE_FIELD]);
             let problem = format!("{value}: more than {LONGEST_GRACE}");
-            defects.add_unless(value, pod.defect(&format!("/{GRACE}"), problem));
+            defects.add_unless(value, pod.defect(&format!("/{GRACE_FIELD}"), problem));
         }
     }
     for container in input.containers() {

@@ -14,7 +14,7 @@ use crate::{
 const ANSWERS: usize = 6;
 
 #[derive(Default)]
-pub(super) struct ApiServer {
+pub(super) struct VersionReader {
     last: Option<String>,
     version: Version,
     asked: Option<Instant>,
@@ -44,7 +44,7 @@ impl Version {
     }
 }
 
-impl ApiServer {
+impl VersionReader {
     /// Asks for the version if the last answer is old. `before` is the version that an earlier process has used.
     pub(super) async fn ask(
         &mut self,

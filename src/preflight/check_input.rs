@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::pods::Pod;
+use super::pods::ObservedPod;
 use crate::{
     facts::ccm::Ccm,
     nodes::{
@@ -28,7 +28,7 @@ pub enum Reader {
 
 /// The input of the checks: a `CloudControllerManager` and its cluster.
 #[derive(Clone, Debug)]
-pub struct Evidence<'a> {
+pub struct CheckInput<'a> {
     /// The time of reading.
     pub now: Timestamp,
     /// The reader of the evidence.
@@ -73,7 +73,7 @@ pub struct Snapshot {
     /// The namespaces in which pods and leases were looked for; an empty name stands for all.
     pub places: BTreeSet<String>,
     /// Pods of cloud-controller-managers and node managers, those on the network of the host with ports, and kube-controller-manager's.
-    pub pods: Vec<Pod>,
+    pub pods: Vec<ObservedPod>,
     /// Why there may be more pods.
     pub unseen_pods: Option<Unseen>,
     /// Whether a pod of kube-proxy is among them.
@@ -86,7 +86,7 @@ pub struct Snapshot {
     pub namespaces: BTreeMap<String, ReadResult<Value>>,
 }
 
-impl Evidence<'_> {
+impl CheckInput<'_> {
     /// The nodes that its pods run on: those of the control plane, or all where there are none.
     pub(super) fn hosts<'a>(&self, nodes: &'a [Node]) -> Vec<&'a Node> {
         let is_any = self.ccm.cluster.control_plane_nodes == 0;
