@@ -53,7 +53,7 @@ const FAILED: u8 = 2;
 /// The exit code of a process that has lost its lease.
 const LOST_LEASE: u8 = 3;
 
-/// What every command's exit codes mean, for the help.
+/// The meanings of the exit codes of all commands, for the help.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; nothing was found
@@ -67,11 +67,11 @@ Exit codes:
 /// The crates of this program, whose log lines follow `-v`.
 const CRATES: [&str; 4] = ["ccm_base", "ccm_core", "ccm_kit", "ccm_operator"];
 
-/// The names of the file that kubectl finds as its plugin.
+/// The file names under which kubectl finds this program as a plugin.
 const PLUGIN: [&str; 2] = ["kubectl-ccm", "kubectl-ccm.exe"];
 
-/// The command line; started as one of the Go operator's programs, this program runs the command that replaces it. As a plugin of
-/// kubectl it does the same under another name.
+/// Returns the command line. Started under the name of a Go operator program, this program runs the command that replaces it. Started as a
+/// kubectl plugin, it does the same under another name.
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|program| Path::new(program).file_name()).map(ToOwned::to_owned);
     if name.as_ref().is_some_and(|name| PLUGIN.iter().any(|plugin| name == plugin)) {
@@ -80,7 +80,7 @@ pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
     if let Some((_, command)) =
         go_operator::PROGRAMS.iter().find(|(program, _)| name.as_ref().is_some_and(|name| name == *program))
     {
-        // Help names the program and the command as they are typed.
+        // The help shows the program and the command as users type them.
         given.splice(..1, ["ccm-operator"].iter().chain(*command).map(OsString::from));
     }
     given
@@ -98,11 +98,11 @@ pub struct Cli {
     #[arg(long, global = true, value_enum, default_value_t)]
     pub log_format: LogFormat,
 
-    /// The log level, as in klog: 4 logs debugging messages, 6 those of libraries too.
+    /// The log level, as in klog: 4 adds debug messages, 6 adds those of libraries.
     #[arg(short, long, global = true, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
 
-    /// Color in the output and in the log; auto: on a terminal, unless `NO_COLOR` is set.
+    /// When to use color in the output and the log; auto: on a terminal, unless `NO_COLOR` is set.
     #[arg(long, global = true, value_name = "WHEN", default_value_t, hide_short_help = true)]
     pub color: ColorChoice,
 }
@@ -117,7 +117,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether to write in color to something that may be a terminal.
+/// Whether to use color for an output that may be a terminal.
 fn has_color(choice: ColorChoice, output: &impl IsTerminal) -> bool {
     match choice {
         ColorChoice::Always => true,
@@ -140,49 +140,48 @@ pub enum Command {
     ///
     /// Exit code: 0 available, not degraded and kept so by an operator; 1 otherwise; 2 the status cannot be read.
     Status(status::StatusArgs),
-    /// Show which nodes wait for their cloud-controller-manager, or are about to be deleted, why, and what to do; without a
+    /// Show the nodes that wait for their cloud-controller-manager or are about to be deleted, the reasons, and the fixes; without a
     /// subcommand it writes nothing.
     ///
-    /// A node that is named like a subcommand follows `--`: `nodes -- retry`.
-    /// Exit code: 0 nothing is wrong; 1 something is wrong with a node, other than that it was deleted; 2 failure.
+    /// For a node with the name of a subcommand, use `--`: `nodes -- retry`.
+    /// Exit code: 0 no problem; 1 a node has a problem other than its deletion; 2 failure.
     Nodes(nodes::NodesArgs),
     /// Propose a `CloudControllerManager` for the cluster of the kubeconfig, and write it and its Secret as files to apply.
     ///
-    /// Looks at the nodes and at what runs, asks what it cannot know, checks what it proposes as `preflight` does, and prints the
-    /// next commands. Changes nothing in the cluster. With --from-existing it keeps what the cloud-controller-manager of a chart or
-    /// a manifest is told, and prints the steps of the migration and of the way back.
-    /// Exit code: 0 the files are written, and nothing refuses the installation; 1 they are written, and a check refuses; 2 failure.
+    /// Inspects the nodes and the workloads, asks for missing values, checks the proposal as `preflight` does, and prints the next
+    /// commands. Changes nothing in the cluster. With --from-existing it keeps the settings of the cloud-controller-manager of a chart or a
+    /// manifest, and prints the steps of the migration and of the rollback.
+    /// Exit code: 0 the files are written, and no check refuses the installation; 1 they are written, and a check refuses; 2 failure.
     Init(init::InitArgs),
     /// Check a cluster before a cloud-controller-manager is installed, and print the fixes; writes nothing.
     ///
     /// For a property that the API server does not show, it prints how to check it.
     /// Exit code: 0 nothing refuses the installation; 1 a check refuses it; 2 failure.
     Preflight(preflight::PreflightArgs),
-    /// Explain why a node waits: a reason that `nodes`, an Event on a node or the field status.nodes.waiting names, what it means, why, and
-    /// what to do. Needs no cluster.
+    /// Explain a reason why a node waits, as shown by `nodes`, by an Event on a node or by the field status.nodes.waiting: its meaning, the
+    /// cause, and the fix. Needs no cluster.
     ///
-    /// Without a reason: all of them, each in a line. The reasons in the conditions of a `CloudControllerManager` are others, and not
-    /// explained here: see "If it does not become ready" in docs/any-kubernetes.md.
+    /// Without a reason, it lists all reasons, one per line. The reasons in the conditions of a `CloudControllerManager` are separate: see
+    /// "If it does not become ready" in docs/any-kubernetes.md.
     Explain(explain::ExplainArgs),
-    /// Sync the cloud's configuration and the trusted certificates, in a process of their own (by default `operator` syncs
-    /// them too).
+    /// Sync the cloud's configuration and the trusted certificates in a separate process (by default `operator` syncs them too).
     ConfigSync(controllers::ConfigSyncArgs),
     /// Show the cloud configuration that would be synced for a cluster, without access to it.
     CloudConfig(cloud_config::CloudConfigArgs),
     /// Write the manifests of the bootstrap VM, of a cluster, or of an installation.
     Render(render::RenderArgs),
-    /// Print the file by which release tooling finds the images, generated from the providers' descriptors.
+    /// Print the file in which release tooling finds the images, generated from the providers' descriptors.
     ImageReferences(image_references::ImageReferencesArgs),
     /// List the images of cloud-controller-managers for versions of Kubernetes, for mirrors.
     Images(images::ImagesArgs),
     /// Write Azure's cloud configuration with its credentials, for the cloud-controller-manager in the same pod.
     AzureInjectCredentials(azure::AzureInjectCredentialsArgs),
-    /// Make, test, verify, pack and show providers.
+    /// Create, test, verify, pack and show providers.
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
     /// Show the version of this program and of the cluster.
     Version(version::VersionArgs),
-    /// Print the script with which a shell completes this program's command lines.
+    /// Print the script that completes this program's command lines in a shell.
     Completion(completion::CompletionArgs),
 }
 
@@ -216,7 +215,7 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// The exit code of a command; an error is reported.
+/// Returns the exit code of a command, and reports its error.
 fn exit_code(done: anyhow::Result<impl Termination>) -> ExitCode {
     match done {
         Ok(done) => done.report(),

@@ -57,12 +57,12 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 /// The shortest time between two passes that only the clock triggers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest time of a pass that is under way once the process has to stop. It is shorter than the limit of a request, so that a
-/// request that hangs does not keep permissions alive.
+/// The time limit of a pass that is in progress when the process has to stop. It is shorter than the timeout of a request, so that a
+/// hanging request does not keep permissions alive.
 pub const LAST_PASS: Duration = Duration::from_secs(10);
 
-/// The longest time after that in which the process withdraws the permissions to delete nodes. The log names the permissions that are
-/// left. Together with the release of the lease, this has to fit into the 30 s in which Kubernetes lets a pod end.
+/// The time limit after that for withdrawing the permissions to delete nodes. The log names the remaining permissions. Together with the
+/// release of the lease, this must fit into the 30 s that Kubernetes gives a pod to terminate.
 pub const WITHDRAWAL: Duration = Duration::from_secs(10);
 
 /// The result of one pass of a controller.
@@ -74,7 +74,7 @@ struct Pass {
     retrying: Vec<String>,
     /// The times of the next passes, even without a change.
     due: Vec<Instant>,
-    /// The error of the watches that everything depends on, once it has lasted.
+    /// The error of the watches that everything depends on, once its grace period has passed.
     watch_problem: Option<String>,
     /// The number of objects that are repaired less often.
     contested: usize,
@@ -100,7 +100,7 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// A process without controllers yet. `shutdown` becomes true when they have to stop. Must be called in a runtime.
+    /// Creates a process without controllers. `shutdown` becomes true when they have to stop. Must be called in a runtime.
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health) -> Self {
         Self {
             view,
@@ -115,7 +115,7 @@ impl Controllers {
         }
     }
 
-    /// The notification that resource versions have gone back, after which all watches start again.
+    /// The notification that resource versions have gone back, after which all watches restart.
     pub fn rewound(&self) -> Arc<Notify> {
         Arc::clone(&self.rewound)
     }
@@ -174,7 +174,7 @@ impl Controllers {
         }
     }
 
-    /// Withdraws the permissions to delete nodes, which must not stay while no operator runs.
+    /// Withdraws the permissions to delete nodes, which must not remain while no operator runs.
     async fn withdraw(&mut self) {
         if let Some(ccms) = self.operator.as_mut().and_then(Operator::ccms) {
             let withdrawn = tokio::time::timeout(WITHDRAWAL, ccms.withdraw(&mut self.view)).await;
@@ -249,7 +249,7 @@ impl Controllers {
                 }
             }
             ClusterType::Kubernetes => {
-                // There the pods mount the ConfigMaps and Secrets themselves.
+                // On these clusters, the pods mount the ConfigMaps and Secrets themselves.
                 if self.config_sync.take().is_some() && self.operator.is_none() {
                     info!("this cluster is not OpenShift: there is nothing to sync");
                     self.view.publish_topology(false);
@@ -269,9 +269,9 @@ impl Controllers {
     }
 }
 
-/// Waits until the process has to stop, and then as long as a pass that is under way may take.
+/// Waits until the process has to stop, and then for the time limit of a pass in progress.
 async fn end_of_last_pass(shutdown: &mut watch::Receiver<bool>) {
-    // Without a sender nothing has to stop.
+    // Without a sender, there is no shutdown.
     if shutdown.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -281,7 +281,7 @@ async fn end_of_last_pass(shutdown: &mut watch::Receiver<bool>) {
 /// The states of a rollout in metrics.
 const ROLLOUTS: [&str; 3] = ["done", "progressing", "stuck"];
 
-/// The time of the next pass, if the last one began at `started` and these times are due.
+/// Returns the time of the next pass, given the start of the last pass and the due times.
 fn next_pass(due: impl IntoIterator<Item = Instant>, started: Instant) -> Instant {
     // Deadlines up to the start of this pass count as handled, even if the pass could not act on them.
     let due = due.into_iter().filter(|due| *due > started);
@@ -289,7 +289,7 @@ fn next_pass(due: impl IntoIterator<Item = Instant>, started: Instant) -> Instan
     due.fold(now + RESYNC_PERIOD, Instant::min).max(now + SHORTEST_PAUSE)
 }
 
-/// The current time, as precise as Kubernetes writes times.
+/// Returns the current time with the precision of Kubernetes' timestamps.
 fn now_in_seconds() -> Timestamp {
     let now = Timestamp::now();
     now.round(Unit::Second).unwrap_or(now)

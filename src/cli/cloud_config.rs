@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub struct CloudConfigArgs {
-    /// An Infrastructure manifest with its status. This file or another may be -, the standard input.
+    /// An Infrastructure manifest with its status. One of the files may be -, the standard input.
     #[arg(long, value_name = "FILE")]
     pub cluster_infrastructure_file: PathBuf,
 

@@ -35,7 +35,7 @@ use crate::{
 /// The ConfigMap with the images, in the operator's namespace, and its key.
 const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 
-/// An OpenShift cluster, to be read.
+/// An OpenShift cluster that a command reads.
 pub(super) struct ClusterReader {
     pub(super) client: Client,
     /// The managed namespace.
@@ -45,14 +45,13 @@ pub(super) struct ClusterReader {
 }
 
 impl ClusterReader {
-    /// The facts of the cluster. The images come from a file, or from the ConfigMap that the operator's Pod mounts.
+    /// Reads the facts of the cluster. The images come from a file, or from the ConfigMap that the operator's Pod mounts.
     pub(super) async fn facts(&self, images_json: Option<&Path>) -> Result<Facts, Error> {
         let (facts, refused) = self.documents(images_json).await?;
         refused.into_iter().next().map_or(Ok(facts), Err)
     }
 
-    /// The input of the report of its status, with the reads that the API server has refused; an error means that it does not
-    /// answer.
+    /// Reads the input of the status report, including the reads that the API server has refused. Fails if the API server does not answer.
     pub(super) async fn findings(&self, catalog: &Catalog, images_json: Option<&Path>) -> Result<Findings, Error> {
         let (mut findings, mut unread) = (Findings { now: Timestamp::now(), ..Findings::default() }, Vec::new());
         let status = read::get(&self.client, &status::write::KIND, "", status::write::NAME).await;
@@ -82,7 +81,7 @@ impl ClusterReader {
         Ok(findings)
     }
 
-    /// The facts of the cluster, and the reads that the API server has refused.
+    /// Reads the facts of the cluster, and returns the reads that the API server has refused.
     async fn documents(&self, images_json: Option<&Path>) -> Result<(Facts, Vec<Error>), Error> {
         let (mut refused, mut documents) = (Vec::new(), Documents::default());
         let images = match images_json {
@@ -105,7 +104,7 @@ impl ClusterReader {
         Ok((Facts { images, ..documents.facts(&settings) }, refused))
     }
 
-    /// The digests of the ConfigMaps and Secrets that the provider's pods refer to.
+    /// Reads the digests of the ConfigMaps and Secrets that the provider's pods refer to.
     pub(super) async fn digests(&self, catalog: &Catalog, facts: &Facts) -> Result<Digests, Error> {
         let mut digests = Digests::new();
         let references = catalog.provider(facts).map(|provider| provider.references(&facts.namespace));
@@ -118,7 +117,7 @@ impl ClusterReader {
         Ok(digests)
     }
 
-    /// The desired cloud configuration, `None` if none is synced. The inner error is a defect of its input.
+    /// Computes the desired cloud configuration; returns `None` if none is synced. The inner error is a defect of its input.
     pub(super) async fn cloud_config(
         &self,
         catalog: &Catalog,
@@ -136,7 +135,7 @@ impl ClusterReader {
         read::get(&self.client, kind, namespace, name).await
     }
 
-    /// The objects of a kind in the managed namespace.
+    /// Lists the objects of a kind in the managed namespace.
     async fn list(&self, kind: &Kind) -> Result<Vec<Value>, Error> {
         read::list(&self.client, kind, &self.namespace, &ListParams::default()).await
     }
@@ -153,7 +152,7 @@ impl ClusterReader {
     }
 }
 
-/// The result of a read, `None` if the API server refused it, which is noted. Without an answer nothing can be read.
+/// Returns the result of a read, or records the refusal of the API server and returns `None`. Fails if there is no answer.
 fn answered<T>(read: Result<T, Error>, refused: &mut Vec<Error>) -> Result<Option<T>, Error> {
     match read {
         Err(error) if error.is_an_answer() => {

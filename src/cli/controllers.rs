@@ -49,7 +49,7 @@ pub struct ControllersArgs {
     #[arg(long, value_name = "NAMESPACE")]
     pub operator_namespace: Option<String>,
 
-    /// The address that serves /healthz and /readyz; without a host on all addresses.
+    /// The address that serves /healthz and /readyz; without a host, all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub health_addr: String,
 
@@ -68,8 +68,8 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub providers: ProviderFlags,
 
-    /// The external providers, comma-separated, whose objects are to be deleted, because they are not given any more; a built-in provider
-    /// that serves the cluster takes their place.
+    /// The external providers, comma-separated, that are no longer given and whose objects are to be deleted; a built-in provider that
+    /// serves the cluster replaces them.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = EXTERNAL_PROVIDERS)]
     pub remove_provider: Vec<String>,
 
@@ -116,34 +116,32 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
     pub images_json: PathBuf,
 
-    /// On clusters other than OpenShift: the namespaces that a CloudControllerManager may name [default: kube-system]. The operator
-    /// needs a Role in each. With this flag it never takes the cluster for OpenShift.
+    /// On clusters other than OpenShift: the namespaces that a CloudControllerManager may name [default: kube-system]. The operator needs a
+    /// Role in each. With this flag the operator never treats the cluster as OpenShift.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     pub namespaces: Vec<String>,
 
-    /// On clusters other than OpenShift: let cloud-controller-managers delete nodes that the operator has confirmed, where a
-    /// CloudControllerManager asks for that. The operator needs the permissions of an installation with this flag.
+    /// On clusters other than OpenShift: let cloud-controller-managers delete nodes that the operator has confirmed, if a
+    /// CloudControllerManager requests it. The operator needs the permissions of an installation with this flag.
     #[arg(long)]
     pub node_deletion: bool,
 
     #[command(flatten)]
     pub limits: LimitFlags,
 
-    /// The minimum TLS version of the cloud-controller-manager's servers and of /metrics, instead of that of the cluster's TLS
-    /// profile.
+    /// The minimum TLS version of the cloud-controller-manager's servers and of /metrics; overrides the cluster's TLS profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
     pub tls_min_version: Option<String>,
 
-    /// The cipher suites of the cloud-controller-manager's servers and of /metrics, by IANA names, instead of those of the TLS
-    /// profile.
+    /// The cipher suites of the cloud-controller-manager's servers and of /metrics, by IANA names; overrides the TLS profile.
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 
-    /// The address that serves /metrics over HTTPS, to clients with a token and the permission to get it; 0 for none.
+    /// The address that serves /metrics over HTTPS, to clients with a token and permission to get it; 0 disables it.
     #[arg(long, value_name = "ADDRESS", default_value = ":9258")]
     pub metrics_bind_address: String,
 
-    /// The folder with tls.crt and tls.key of that server. Until it has both, the server has a certificate of its own.
+    /// The folder with tls.crt and tls.key of the /metrics server. Until both exist, the server uses its own certificate.
     #[arg(long, value_name = "DIR", default_value = "/tmp/k8s-metrics-server/serving-certs")]
     pub metrics_cert_dir: PathBuf,
 
@@ -183,7 +181,7 @@ pub struct LeaderElectionArgs {
 }
 
 impl LeaderElectionArgs {
-    /// The timings, if at least one is given; an error describes the problem.
+    /// Returns the timings if at least one is given. The error describes the problem.
     pub fn timings(&self) -> Result<Option<Timings>, &'static str> {
         let given =
             [self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period];

@@ -47,7 +47,7 @@ pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
         };
         let mut digests = reader.digests(&catalog, &facts).await?;
         for object in &config {
-            // Pods are restarted for the new content, not for the live one.
+            // Pods restart for the new content, not for the live content.
             let reference = Reference::config_map(object.namespace(), object.name());
             digests.insert(reference, reference::digest(object.value()));
         }

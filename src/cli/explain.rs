@@ -28,7 +28,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The reason of an id or a name, in upper or lower case.
+/// Returns the reason with an ID or a name, in upper or lower case.
 fn named(name: &str) -> Option<Reason> {
     let is_it = |reason: &&Reason| reason.id().eq_ignore_ascii_case(name) || reason.name().eq_ignore_ascii_case(name);
     Reason::ALL.iter().find(is_it).copied()
@@ -39,7 +39,7 @@ fn unknown(name: &str) -> String {
     format!(
         "there is no reason {name:?} why a node waits{}; `ccm-operator explain` lists all; the reasons in the conditions of a \
          CloudControllerManager are in docs/any-kubernetes.md, \"If it does not become ready\"",
-        // Every id is near every other one.
+        // Every ID is similar to every other one.
         did_you_mean(name, names.filter(|known| known.len() > 3))
     )
 }

@@ -31,7 +31,7 @@ pub(super) const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-
 
 const CONNECTION: &str = "Connection";
 
-/// How to reach a cluster, and as whom.
+/// The connection to a cluster, and the identity to use.
 #[derive(Args, Debug)]
 pub struct Connection {
     /// The kubeconfig to use [default: KUBECONFIG or ~/.kube/config; in a Pod its own credentials].
@@ -78,8 +78,8 @@ impl Connection {
         }
     }
 
-    /// A client for the cluster; for a process that runs for long with a file that names the API server, and a report of each
-    /// request. Sends no request.
+    /// Creates a client for the cluster, without sending a request. A long-running process passes a file with the API server's address and
+    /// a callback for each request.
     pub async fn observed_client(
         &self,
         request_timeout: Duration,
@@ -90,31 +90,31 @@ impl Connection {
     }
 }
 
-/// The value of a flag; as for kubectl, an empty one counts as none.
+/// Returns the value of a flag; as in kubectl, an empty value counts as none.
 fn given(value: Option<&String>) -> Option<String> {
     value.filter(|value| !value.is_empty()).cloned()
 }
 
-/// A cluster, OpenShift or not, for a command that reads it once.
+/// A cluster of any kind, for a command that reads it once.
 #[derive(Args, Debug)]
 pub struct AnyCluster {
     #[command(flatten)]
     pub connection: Connection,
 
-    /// The longest time for one request, such as 30 (seconds) or 1m30s; 0 means no limit [default: 15s].
+    /// The timeout of one request, such as 30 (seconds) or 1m30s; 0 means no limit [default: 15s].
     #[arg(long, value_name = "DURATION", value_parser = request_timeout, help_heading = CONNECTION)]
     pub request_timeout: Option<Duration>,
 }
 
 impl AnyCluster {
-    /// A client for the cluster.
+    /// Creates a client for the cluster.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let request_timeout = self.request_timeout.unwrap_or(REQUEST_TIMEOUT);
         self.connection.observed_client(request_timeout, None, None).await
     }
 }
 
-/// Parses kubectl's limit of a request: a duration, seconds without a unit, or 0 for none.
+/// Parses kubectl's request timeout: a duration, seconds without a unit, or 0 for no limit.
 fn request_timeout(text: &str) -> Result<Duration, &'static str> {
     match text.strip_suffix('s').unwrap_or(text).parse() {
         Ok(0) => Ok(Duration::MAX),
@@ -152,7 +152,7 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The cluster, to be read.
+    /// Creates a reader of the cluster.
     pub(super) async fn reader(&self) -> anyhow::Result<ClusterReader> {
         let client = self.cluster.client().await?;
         let (namespace, own_namespace) = (self.namespace.clone(), self.operator_namespace.clone());
@@ -182,7 +182,7 @@ impl OutputFormat {
     }
 }
 
-/// The name of a namespace.
+/// Parses the name of a namespace.
 pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
     if text.contains('.') || text.len() > 63 {
         return Err("a namespace has at most 63 lower-case letters, digits and hyphens");
@@ -190,7 +190,7 @@ pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
     name(text)
 }
 
-/// An address: `HOST:PORT`, `HOST`, `[IPV6]:PORT`.
+/// Parses an address: `HOST:PORT` or `[IPV6]:PORT`.
 pub(super) fn api_server(text: &str) -> Result<ApiServer, &'static str> {
     const PROBLEM: &str = "must be HOST:PORT, such as 10.0.0.10:6443 or [fd00::10]:6443";
     let (host, port) = text.rsplit_once(':').ok_or(PROBLEM)?;
@@ -206,12 +206,12 @@ pub(super) fn api_server(text: &str) -> Result<ApiServer, &'static str> {
     }
 }
 
-/// A folder, which cannot be the standard output.
+/// Refuses `-`, the standard output, as a folder.
 pub(super) fn folder(path: PathBuf) -> Result<PathBuf, &'static str> {
     if path.as_os_str() == STANDARD { Err("the files go into a folder, not to the standard output") } else { Ok(path) }
 }
 
-/// One of the values of a type that knows no flags, each with its name and its help.
+/// A parser of a type that does not depend on flags; each value has a name and a help text.
 pub(super) fn choice<T: Clone + Send + Sync + 'static>(
     known: impl IntoIterator<Item = (T, &'static str, &'static str)>,
 ) -> impl TypedValueParser<Value = T> {
@@ -227,7 +227,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
     text::boolean(text).ok_or("must be true or false")
 }
 
-/// The namespace of the Pod.
+/// Returns the namespace of the Pod.
 pub(super) fn own_namespace() -> String {
     fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
         .unwrap_or_else(|_| OPERATOR_NAMESPACE.to_owned())
@@ -238,7 +238,7 @@ pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// The error of a wrong command line, which ends with the usage of the subcommand that was called.
+/// Returns the error of a wrong command line, which ends with the usage of the called subcommand.
 pub(super) fn wrong_usage(message: &str) -> anyhow::Error {
     let mut called = Cli::command();
     called.build();
@@ -249,13 +249,13 @@ pub(super) fn wrong_usage(message: &str) -> anyhow::Error {
     called.error(ErrorKind::ValueValidation, output::printable(message)).into()
 }
 
-/// Writes a line to standard error, without what steers a terminal: others may have written parts of it. A failure, such as a
-/// closed pipe, is ignored.
+/// Writes a line to standard error, without terminal control characters, because parts of it may be untrusted text. Ignores failures, such
+/// as a closed pipe.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{}", output::printable(text));
 }
 
-/// Writes the output of a command to standard output. A reader that has seen enough, such as `head`, is no failure.
+/// Writes the output of a command to standard output. A closed pipe, such as that to `head`, is not a failure.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -266,7 +266,7 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses several flags that read standard input.
+/// Refuses more than one flag that reads standard input.
 pub(super) fn one_reads_stdin<'a>(files: impl IntoIterator<Item = Option<&'a PathBuf>>) -> anyhow::Result<()> {
     let readers = files.into_iter().flatten().filter(|file| file.as_os_str() == STANDARD);
     if readers.count() > 1 {

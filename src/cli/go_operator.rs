@@ -4,8 +4,8 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::flags::boolean;
 
-/// The names of the Go operator's programs, and the command that does the same. Its operator leaves the configuration to a
-/// process beside it. `render` was removed in 2021.
+/// The names of the Go operator's programs, and the commands that replace them. Its operator leaves the configuration to a separate
+/// process. `render` was removed in 2021.
 pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ("cluster-controller-manager-operator", &["operator", "--controllers=operator"]),
     ("config-sync-controllers", &["config-sync"]),

@@ -19,8 +19,8 @@ pub struct ImagesArgs {
     #[arg(long, value_name = "VERSIONS", value_delimiter = ',', required = true)]
     pub kubernetes: Vec<Minor>,
 
-    /// Only these providers, comma-separated: by their names in `provider list`, or by the paths of their own folders, tars or
-    /// OCI image layouts; `./NAME` is always a path [default: all built-in providers].
+    /// The providers, comma-separated: names from `provider list`, or paths of folders, tars or OCI image layouts; `./NAME` is always a
+    /// path [default: all built-in providers].
     #[arg(long, value_name = "NAMES|PATHS", value_delimiter = ',')]
     pub provider: Vec<String>,
 
@@ -34,12 +34,12 @@ pub struct ImagesArgs {
 struct ImageRow {
     provider: String,
     kubernetes: String,
-    /// With its digest, where the provider names it; empty if there is none.
+    /// The reference, with a digest if the provider has one; empty if there is no image.
     #[serde(rename = "image")]
     reference: String,
     /// Whether the image was pulled and run. Other images are known only by their tag in the source repository.
     verified: bool,
-    /// Why it is not known to work with this version of Kubernetes.
+    /// The reason why the image is not known to work with this version of Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
@@ -56,7 +56,7 @@ pub(super) fn run(args: &ImagesArgs) -> anyhow::Result<()> {
     print(&args.output.write(&images, || output::table(["PROVIDER", "KUBERNETES", "IMAGE", "NOTE"], &rows))?)
 }
 
-/// The providers that are asked for.
+/// Returns the requested providers.
 fn chosen(targets: &[String]) -> anyhow::Result<Vec<Kubernetes>> {
     if targets.is_empty() {
         return Ok(embedded::catalog()?.kubernetes().cloned().collect());

@@ -59,11 +59,11 @@ pub struct InitArgs {
     #[command(flatten)]
     pub cluster: AnyCluster,
 
-    /// The provider, such as aws [default: what the nodes or their pods tell].
+    /// The provider, such as aws [default: detected from the nodes or their pods].
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// The cluster's name at the cloud: load balancers are found by it [default: kubernetes].
+    /// The cluster's name in the cloud, which identifies its load balancers [default: kubernetes].
     #[arg(long, value_name = "NAME", conflicts_with = "from_existing")]
     pub cluster_name: Option<String>,
 
@@ -75,7 +75,7 @@ pub struct InitArgs {
     #[arg(long, value_name = "FILE")]
     pub cloud_config: Option<PathBuf>,
 
-    /// The controllers that run, comma-separated: cloudNode, cloudNodeLifecycle, service, route [default: all but route].
+    /// The controllers to run, comma-separated: cloudNode, cloudNodeLifecycle, service, route [default: all but route].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = controller, conflicts_with = "from_existing")]
     pub controllers: Vec<Controller>,
 
@@ -83,7 +83,7 @@ pub struct InitArgs {
     #[arg(long = "pod-cidrs", value_name = "SUBNETS", value_delimiter = ',', conflicts_with = "from_existing")]
     pub pod_cidrs: Vec<String>,
 
-    /// Migrate from the cloud-controller-manager of a chart or a manifest that the cluster has.
+    /// Migrate from the existing cloud-controller-manager of a chart or a manifest.
     #[arg(long)]
     pub from_existing: bool,
 
@@ -91,7 +91,7 @@ pub struct InitArgs {
     #[arg(long, value_name = "DIR", default_value = ".", value_parser = PathBufValueParser::new().try_map(folder))]
     pub dest_dir: PathBuf,
 
-    /// Overwrite files that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     pub force: bool,
 
@@ -105,7 +105,7 @@ pub struct InitArgs {
 }
 
 impl InitArgs {
-    /// The flags, besides those of the connection and the folder, that are for a migration, too.
+    /// Returns the flags that also apply to a migration, without those of the connection and the folder.
     fn for_migration(&self) -> String {
         let file = |path: &Option<PathBuf>| {
             path.as_ref().filter(|path| path.as_os_str() != STANDARD).map(|path| path.display().to_string())
@@ -129,7 +129,7 @@ fn controller(text: &str) -> Result<Controller, String> {
     })
 }
 
-/// What the command reads before it asks the user anything.
+/// The input that the command reads before it asks the user.
 struct Seen {
     client: Client,
     catalog: Catalog,
@@ -143,12 +143,12 @@ struct Seen {
 struct Proposal {
     proposed: ProposedCcm,
     sign: Sign,
-    /// The workloads that are migrated, the one with the lease first.
+    /// The workloads to migrate; the one with the lease comes first.
     migrated: Vec<Existing>,
     permissions: Permissions,
 }
 
-/// Writes the files and prints what to do; the exit code says whether a check refuses.
+/// Writes the files and prints the next steps; the exit code says whether a check refuses.
 pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
     one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()])?;
     let report = runtime()?.block_on(async {
@@ -176,7 +176,7 @@ impl Seen {
         Ok(Self { client, catalog, overview, snapshot, existing, has_operator: operator.is_some() })
     }
 
-    /// The provider that is asked for, or that something tells.
+    /// Returns the requested provider, or the one that the signs or the user's answer show.
     fn provider(&self, args: &InitArgs, existing: &[Existing]) -> anyhow::Result<(&Kubernetes, Sign)> {
         let nodes = self.overview.nodes.as_deref().unwrap_or_default();
         let signs = signs(&self.catalog, nodes, existing);
@@ -193,7 +193,7 @@ impl Seen {
         Ok((found, sign))
     }
 
-    /// Whether a `CloudControllerManager` of this name exists, or one of its objects that the operator has not created.
+    /// Whether a `CloudControllerManager` of this name exists, or an object of it that the operator did not create.
     async fn is_taken(&self, provider: &Kubernetes, proposed: &ProposedCcm) -> anyhow::Result<bool> {
         let live = self.overview.ccms.as_deref().unwrap_or_default();
         if live.iter().any(|one| one["metadata"]["name"] == proposed.name.as_str()) {
@@ -202,7 +202,7 @@ impl Seen {
         Ok(read::is_in_the_way(&self.client, provider, &proposed.ccm(self.overview.cluster)?).await?)
     }
 
-    /// Turns off the controllers that the provider has not.
+    /// Turns off the controllers that the provider does not have.
     fn leave_out_what_it_lacks(&self, proposed: &mut ProposedCcm) -> anyhow::Result<()> {
         for _ in Controller::ALL {
             let facts = proposed.ccm(self.overview.cluster)?.facts();
@@ -218,7 +218,7 @@ impl Seen {
         Ok(())
     }
 
-    /// A name for a Secret that does not exist in a namespace.
+    /// Returns a free name for a Secret in a namespace.
     async fn secret_name(&self, namespace: &str, provider: &str) -> anyhow::Result<String> {
         for name in [provider.to_owned(), format!("{provider}-credentials")] {
             if get(&self.client, &SECRET, namespace, &name).await?.is_none() {
@@ -236,7 +236,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     let secret = proposed.secret.as_ref().map(SecretFile::manifest);
     let checked = check(&seen.client, &seen.catalog, &ccm, overview, secret.as_ref(), &args.operator_namespace).await?;
     let files = files(proposed, secret.as_ref(), migrated, permissions)?;
-    // Variables of an environment may be credentials.
+    // Environment variables may hold credentials.
     let is_public = |path: &Path| path == Path::new(CCM_FILE) && !proposed.has_secrets();
     let readers = |path: &Path| if is_public(path) { Readers::Group } else { Readers::Owner };
     let written = write::write(&args.dest_dir, &[""], &files, readers, args.force)?;
@@ -281,7 +281,7 @@ fn found(existing: &Existing) -> ExistingSummary {
     }
 }
 
-/// The files to apply, and the existing objects, so that they can be created again.
+/// Returns the files to apply, and a file from which the existing objects can be recreated.
 fn files(
     proposed: &ProposedCcm,
     secret: Option<&Value>,
@@ -305,7 +305,7 @@ fn files(
     Ok(files)
 }
 
-/// The values of a flag or a file, in the Secret of a proposal.
+/// Puts the values of a flag or a file into the Secret of a proposal.
 fn put(proposed: &mut ProposedCcm, name: &str, values: BTreeMap<String, Vec<u8>>) {
     let secret = proposed.secret(name);
     for (key, value) in values {

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::{api::check, object::is_name, plan::limits::Limits};
 
-/// What `CloudControllerManager`s may ask for, on clusters other than OpenShift.
+/// The limits of `CloudControllerManager`s, on clusters other than OpenShift.
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct LimitFlags {
@@ -13,8 +13,8 @@ pub struct LimitFlags {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = ccm_name)]
     pub names: Vec<String>,
 
-    /// The repositories whose images a CloudControllerManager may run, comma-separated; one that ends in / stands for all below it.
-    /// On clusters other than OpenShift [default: those of its provider].
+    /// The repositories whose images a CloudControllerManager may run, comma-separated; a trailing / includes all repositories below it. On
+    /// clusters other than OpenShift [default: those of its provider].
     #[arg(long, value_name = "REPOSITORIES", value_delimiter = ',', value_parser = repository)]
     pub image_repositories: Vec<String>,
 
@@ -28,7 +28,7 @@ pub struct LimitFlags {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
     pub image_pull_secrets: Vec<String>,
 
-    /// The leases that a CloudControllerManager may name in spec.leaderElection.leaseName, comma-separated, besides
+    /// The leases that a CloudControllerManager may name in spec.leaderElection.leaseName, comma-separated, in addition to
     /// cloud-controller-manager, which for names other than cluster is followed by - and the name; on clusters other than OpenShift
     /// [default: none].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
@@ -49,7 +49,7 @@ impl LimitFlags {
     }
 }
 
-/// Each name once, in the given order.
+/// Returns each name once, in the given order, or the default if none is given.
 pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in given {
@@ -60,7 +60,7 @@ pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>
     if names.is_empty() { default() } else { names }
 }
 
-/// The name of an object.
+/// Parses the name of an object.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     if is_name(text) {
         Ok(text.to_owned())
@@ -69,17 +69,17 @@ pub(super) fn name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The name of a `CloudControllerManager`.
+/// Parses the name of a `CloudControllerManager`.
 pub(super) fn ccm_name(text: &str) -> Result<String, &'static str> {
     check::name(text).map(|()| text.to_owned()).map_err(|(_, problem)| problem)
 }
 
-/// A repository, or all below a path, as a reference of an image begins.
+/// Parses a repository, or a path with a trailing slash, which stands for all repositories below it.
 fn repository(text: &str) -> Result<String, &'static str> {
     mirror(text.strip_suffix('/').unwrap_or(text)).map(|_| text.to_owned())
 }
 
-/// A registry, optionally with a path.
+/// Parses a registry, optionally with a path.
 fn mirror(text: &str) -> Result<String, &'static str> {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:/".contains(&byte);
     let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -30,7 +30,7 @@ pub struct NodesArgs {
     #[command(subcommand)]
     pub command: Option<NodesCommand>,
 
-    /// The node to show with everything that was looked at [default: a table of all].
+    /// The node to show, with everything that was inspected [default: a table of all nodes].
     pub name: Option<String>,
 
     #[command(flatten)]
@@ -43,16 +43,16 @@ pub struct NodesArgs {
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 
-    /// Read again every two seconds, less often where reading takes long, and print the report if it has changed.
+    /// Read again every two seconds, or less often if reads are slow, and print the report if it has changed.
     #[arg(short, long)]
     pub watch: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum NodesCommand {
-    /// Let the cloud-controller-manager try again at once to initialize a node, and report how that went.
+    /// Make the cloud-controller-manager retry the initialization of a node at once, and report the result.
     ///
-    /// Sets an annotation of the Node: any change of a Node ends the pause after a failure, which grows to 17 minutes.
+    /// Sets an annotation on the Node: any change of a Node ends the backoff after a failure, which grows to 17 minutes.
     /// Exit code: 0 the node is initialized, 1 it still waits, 2 failure.
     Retry(retry::RetryArgs),
     /// Confirm that the cloud-controller-manager may delete a node, past the limits of `spec.nodeDeletion`.
@@ -64,14 +64,14 @@ pub enum NodesCommand {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NodesReport {
-    /// Every node, or the one that is asked for.
+    /// All nodes, or the requested one.
     nodes: Vec<Diagnosis>,
     /// The sources that could not be read.
     unseen: Vec<Unseen>,
 }
 
 impl NodesReport {
-    /// Reads a cluster; of one node, if one is named.
+    /// Reads the report of all nodes, or of the named node.
     async fn read(client: &Client, catalog: &Catalog, name: Option<&str>) -> anyhow::Result<Self> {
         let evidence = evidence::read(client, catalog, name).await?;
         let mut nodes = diagnose(&evidence);
@@ -82,7 +82,7 @@ impl NodesReport {
             }
             nodes.retain(|node| node.node == name);
         } else {
-            // Of all nodes only the findings are shown.
+            // The list of all nodes shows only the findings.
             for node in &mut nodes {
                 node.observations.clear();
             }
@@ -90,7 +90,7 @@ impl NodesReport {
         Ok(Self { nodes, unseen: evidence.unseen })
     }
 
-    /// Whether a finding needs an action. A deleted node needs none: clusters are scaled down that way.
+    /// Whether a finding needs an action. A deleted node needs none, because scaling down deletes nodes.
     fn needs_somebody(&self) -> bool {
         let findings = self.nodes.iter().flat_map(|node| &node.findings);
         findings.into_iter().any(|finding| finding.reason != Reason::NodeDeleted)

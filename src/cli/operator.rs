@@ -48,8 +48,8 @@ use crate::{
 /// The error of a process that had no time to release its leases.
 const STOPPED_AT_ONCE: &str = "stopped at once by a second signal: leases are held until they expire";
 
-/// The longest time in which the controllers stop. It is longer than their own limits, so that they can log the nodes that may still be
-/// deleted. The leases are released within five seconds after it, and Kubernetes kills a pod after 30 s.
+/// The time limit for the controllers to stop. It is longer than their own limits, so that they can log the nodes that may still be
+/// deleted. The leases are released within the next five seconds, and Kubernetes kills a pod after 30 s.
 const STOP: Duration = LAST_PASS.saturating_add(WITHDRAWAL).saturating_add(Duration::from_secs(5));
 
 /// The duration of leadership if leader election is off.
@@ -150,8 +150,7 @@ struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Runs the operator, the config-sync controllers or both until a signal, or until one part of the process ends: then the process
-    /// ends, too.
+    /// Runs the operator, the config-sync controllers or both, until a signal arrives or one part of the process ends.
     async fn run(self) -> anyhow::Result<()> {
         let common = self.common;
         let given_timings = common.leader_election.timings().map_err(wrong_usage)?;
@@ -201,7 +200,7 @@ impl<'a> Settings<'a> {
         if self.is_dry_run() {
             return ended;
         }
-        // A pass that has begun to write ends before another process may lead.
+        // A pass that is writing ends before another process can lead.
         stop.send_replace(true);
         let orderly = async {
             // The pass, and the withdrawal of permissions after it.
@@ -227,7 +226,7 @@ impl<'a> Settings<'a> {
         given.unwrap_or_else(|| self.own_namespace())
     }
 
-    /// A client for the API server, whose requests are counted.
+    /// Creates a client for the API server that counts its requests.
     async fn client(&self, metrics: &Metrics) -> anyhow::Result<Client> {
         let metrics = metrics.clone();
         let on_request = Arc::new(move |verb: &'static str, code, took| metrics.requested(verb, code, took));
@@ -235,7 +234,7 @@ impl<'a> Settings<'a> {
         self.common.connection.observed_client(REQUEST_TIMEOUT, env_file, Some(on_request)).await
     }
 
-    /// The controllers of the process, and the leases under which they run.
+    /// Creates the controllers of the process, and the leases under which they run.
     fn controllers(&self, view: View, shutdown: &watch::Receiver<bool>, health: &Health) -> (Controllers, Leases<'a>) {
         let mut controllers = Controllers::new(view, shutdown.clone(), health.clone());
         let mut leases = Leases::default();
@@ -277,7 +276,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The server of the metrics; `None` if the process has none.
+    /// Creates the server of the metrics; returns `None` if the process has none.
     async fn metrics_server(
         &self,
         view: &View,
@@ -317,7 +316,7 @@ impl StopSignals {
     }
 }
 
-/// Reads the external providers, and logs which are used and which are refused.
+/// Reads the external providers, and logs the accepted and the refused ones.
 fn externals(common: &ControllersArgs) -> anyhow::Result<ExternalProviders> {
     let externals = common.providers.externals(Pinning::Required)?;
     for ExternalProvider { provider, origin, .. } in externals.accepted() {
@@ -351,13 +350,13 @@ async fn log_state_on_request(mut requested: Signal, health: Health, metrics: Me
     }
 }
 
-/// The given timings, or else the ones for the topology of the cluster. An unknown topology counts as highly available.
+/// Returns the given timings, or those for the topology of the cluster. An unknown topology counts as highly available.
 async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
     if let Some(given) = given {
         return given;
     }
     let known = async { topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true)) };
-    // Without a lease the process would repair nothing, and would not report why the topology is not known.
+    // Without a lease, the process would repair nothing and would not report why the topology is unknown.
     let is_single = tokio::time::timeout(TOPOLOGY_GRACE, known).await.unwrap_or_default();
     if is_single { SINGLE_REPLICA } else { HIGHLY_AVAILABLE }
 }

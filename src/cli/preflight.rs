@@ -46,7 +46,7 @@ pub struct PreflightArgs {
     pub output: OutputFormat,
 }
 
-/// Prints the checks; the exit code says whether one of them refuses.
+/// Prints the checks; the exit code says whether a check refuses.
 pub(super) fn run(args: &PreflightArgs) -> anyhow::Result<ExitCode> {
     let catalog = args.providers.catalog(Pinning::Optional)?;
     let report = runtime()?.block_on(async {

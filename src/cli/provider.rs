@@ -1,4 +1,4 @@
-//! The commands about providers: `provider show` and `provider verify`. The other ones are in separate files.
+//! The commands about providers: `provider show` and `provider verify`. The other commands are in separate files.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -40,28 +40,28 @@ pub enum ProviderCommand {
     Show(ShowArgs),
     /// Write the folder of a new provider, with comments: descriptors, manifests, and the pod of the bootstrap VM.
     ///
-    /// Nothing that exists is overwritten. Exit code: 0 written; 2 failure, or wrong usage.
+    /// Existing files are not overwritten. Exit code: 0 written; 2 failure, or wrong usage.
     New(new::NewArgs),
-    /// Start a provider's cloud-controller-manager in the cluster of the kubeconfig, beside whatever it has, and remove it again.
+    /// Start a provider's cloud-controller-manager in the cluster of the kubeconfig, beside any existing one, and remove it again.
     ///
-    /// Under names, a lease and a port of its own, and without any controller unless --initialize is given.
+    /// It has its own names, lease and port, and runs no controller unless --initialize is given.
     /// Exit code: 0 a pod was ready; 1 none was; 2 failure, or something could not be removed.
     Test(test::TestArgs),
-    /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if one is broken.
+    /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if a rule is broken.
     Verify(VerifyArgs),
     /// Print the roles and bindings that the operator needs for a provider that its installation does not know, for `kubectl
     /// apply`.
     Rbac(rbac::RbacArgs),
-    /// Pack a provider's folder as one file, and print the digest by which it is pinned.
+    /// Pack a provider's folder as one file, and print the digest that pins it.
     Pack(pack::PackArgs),
-    /// Print the digest by which a provider's folder, tar or OCI image layout, or a policy for providers is pinned.
+    /// Print the digest that pins a provider's folder, tar or OCI image layout, or a policy for providers.
     Digest(digest::DigestArgs),
 }
 
 /// Flags of `provider show`.
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// The provider, by its name in `provider list`, or its own folder, tar or OCI image layout; `./NAME` is never a name.
+    /// The provider: a name from `provider list`, or the path of a folder, tar or OCI image layout; `./NAME` is always a path.
     #[arg(value_name = "NAME|PATH")]
     pub name: String,
 
@@ -77,9 +77,9 @@ pub struct ShowArgs {
 /// Flags of `provider verify`.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// A provider by its name in `provider list`; one provider's own folder, with assets/ and bootstrap/, its tar or its
-    /// OCI image layout, which is checked by the rules for external providers, too; or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
-    /// operator's manifests/. `./NAME` is always a folder or file [default: every provider of `provider list`].
+    /// A name from `provider list`; the folder of one provider, with assets/ and bootstrap/, its tar or its OCI image layout, which is also
+    /// checked by the rules for external providers; or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the operator's
+    /// manifests/. `./NAME` is always a path [default: all providers of `provider list`].
     #[arg(value_name = "NAME|PATH")]
     pub target: Option<String>,
 
@@ -103,13 +103,13 @@ pub struct VerifyArgs {
 /// The policy for external providers.
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
-    /// A YAML file with what providers may have beyond the rules whose names begin with external-, by provider and
-    /// rule; for one provider's own folder, tar or OCI image layout. With @sha256:DIGEST behind it, it must have this digest.
+    /// A YAML file with exceptions from the rules whose names begin with external-, by provider and rule; for the folder, tar or OCI image
+    /// layout of one provider. With @sha256:DIGEST appended, the file must have this digest.
     #[arg(long, value_name = "FILE")]
     pub provider_policy: Option<String>,
 }
 
-/// A policy where it would allow nothing.
+/// The error of a policy that would allow nothing.
 const NO_POLICY: &str = "--provider-policy is for one provider's own folder, tar or OCI image layout";
 
 impl PolicyArgs {
@@ -117,13 +117,13 @@ impl PolicyArgs {
         self.provider_policy.as_deref().map(PolicyFile::of_flag)
     }
 
-    /// Reads the policy. By default nothing is allowed.
+    /// Reads the policy. The default policy allows nothing.
     fn read(&self) -> anyhow::Result<Policy> {
         let loaded = self.file().map(|file| external::read::read_policy(&file, Pinning::Optional)).transpose();
         Ok(loaded.map_err(anyhow::Error::msg)?.unwrap_or_default().policy)
     }
 
-    /// Says which values allow nothing, as they may be mistyped.
+    /// Warns of values that allow nothing, because they may be mistyped.
     fn warn_of_unused(&self, policy: &Policy, name: &str, parsed_providers: &[ParsedProvider]) {
         let path = self.file().map(|file| file.path).unwrap_or_default();
         policy
@@ -135,7 +135,7 @@ impl PolicyArgs {
         }
     }
 
-    /// The provider of a package, if the operator would accept it. Otherwise the error names the policy that would allow it.
+    /// Returns the provider of a package if the operator would accept it. Otherwise fails, and prints the policy that would allow it.
     fn accept(&self, target: &str, loaded: LoadedPackage) -> anyhow::Result<Provider> {
         let parsed_providers = target::parsed_providers(&loaded);
         if loaded.form == Form::BuiltIn && self.provider_policy.is_some() {
@@ -180,7 +180,7 @@ pub enum VerifyFormat {
     Junit,
 }
 
-/// Which objects `provider show` shows.
+/// The objects that `provider show` shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ShowPhase {
     /// The static pod of the bootstrap VM.
@@ -218,12 +218,12 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     print(&args.output.write(&details, || show::details_table(&details))?)
 }
 
-/// The version of this program, if the provider came with it.
+/// Returns the version of this program for a built-in provider.
 fn version_of(form: Form) -> &'static str {
     if form == Form::BuiltIn { VERSION } else { "external" }
 }
 
-/// The objects of these providers that the API server refuses.
+/// Returns the objects of these providers that the API server refuses.
 async fn refusals(client: &Client, parsed_providers: &[ParsedProvider]) -> Result<Vec<Finding>, dry_run::Error> {
     let mut refusals = Vec::new();
     for (parsed, manifest) in

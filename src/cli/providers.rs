@@ -21,8 +21,8 @@ use crate::{
 /// The heading of these flags in the help.
 pub(super) const EXTERNAL_PROVIDERS: &str = "External providers";
 
-/// Flags for external providers. Besides them the environment may ask for one:
-/// `ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN`, `CLOUD_PROVIDER`, and `CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH` and `_HASH`.
+/// Flags for external providers. The environment may also request one: `ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN`, `CLOUD_PROVIDER`, and
+/// `CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH` and `_HASH`.
 #[derive(Args, Debug)]
 pub struct ProviderFlags {
     /// An external provider: its folder, its tar or an OCI image layout. The operator needs the digest that
@@ -30,21 +30,21 @@ pub struct ProviderFlags {
     #[arg(long, value_name = "PATH@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
     pub provider: Vec<String>,
 
-    /// A file with what these providers may have beyond the rules for external providers. The operator needs the digest that
-    /// `provider digest FILE` prints.
+    /// A file with exceptions of these providers from the rules for external providers. The operator needs the digest that `provider digest
+    /// FILE` prints.
     #[arg(long, value_name = "FILE@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
     pub provider_policy: Option<String>,
 
-    /// The built-in providers, comma-separated, whose place one of these providers may take.
+    /// The built-in providers, comma-separated, that these providers may replace.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = EXTERNAL_PROVIDERS)]
     pub replace_built_in: Vec<String>,
 }
 
 impl ProviderFlags {
-    /// Reads what is asked for by flags and the environment.
+    /// Reads the providers that the flags and the environment request.
     pub(super) fn externals(&self, pinning: Pinning) -> anyhow::Result<ExternalProviders> {
         let of_flags = self.provider.iter().map(|text| Ok(ProviderRequest::of_flag(text)));
-        // What is not UTF-8 enables nothing, and is refused.
+        // A value that is not UTF-8 enables nothing, and is refused.
         let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         let of_environment = ProviderRequest::of_environment(variable).transpose();
         let known = embedded::names();
@@ -68,7 +68,7 @@ impl ProviderFlags {
         Ok(ExternalProviders::read(embedded::catalog()?, settings))
     }
 
-    /// The catalog of all providers. A refused provider is an error.
+    /// Returns the catalog of all providers. Fails if a provider is refused.
     pub(super) fn catalog(&self, pinning: Pinning) -> anyhow::Result<Catalog> {
         let catalog = self.externals(pinning)?.catalog();
         catalog.check()?;

@@ -22,7 +22,7 @@ mod payload;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct RenderArgs {
-    /// Which manifests to render.
+    /// The manifests to render.
     #[command(subcommand)]
     pub command: Option<RenderCommand>,
 
@@ -36,7 +36,7 @@ pub enum RenderCommand {
     Bootstrap(openshift::BootstrapArgs),
     /// Print the objects that the operator applies to an OpenShift cluster, or write them to files.
     ///
-    /// For reading, not for applying: the digests of the configuration are known in the cluster only.
+    /// The output is not for applying, because the digests of the configuration are known only in the cluster.
     Cluster(openshift::RenderClusterArgs),
     /// Print the manifests that install the operator on OpenShift, or write them to files.
     ///
@@ -50,7 +50,7 @@ pub enum RenderCommand {
     Ccm(ccm::CcmArgs),
 }
 
-/// Where manifests are written.
+/// The destination of manifests.
 #[derive(Args, Debug)]
 pub struct Destination {
     /// The folder to write to: the files are in DIR/manifests. It is created if it does not exist. With - the manifests are printed
@@ -63,7 +63,7 @@ pub struct Destination {
     pub output: Option<StreamFormat>,
 }
 
-/// The format of manifests that are printed.
+/// The format of printed manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StreamFormat {
     /// One YAML stream.
@@ -81,7 +81,7 @@ impl Destination {
     }
 }
 
-/// The properties of a cluster other than OpenShift. They are flags because no cluster is asked.
+/// The properties of a cluster other than OpenShift. They are flags because the command reads no cluster.
 #[derive(Args, Debug)]
 pub struct KubernetesFlags {
     /// The distribution of Kubernetes.
@@ -93,7 +93,7 @@ pub struct KubernetesFlags {
     pub control_plane_nodes: usize,
 }
 
-/// All distributions: no cluster is asked, so there is no other way to find one.
+/// Accepts all distributions, because the command reads no cluster that could show it.
 fn distribution() -> impl TypedValueParser<Value = Distribution> {
     choice(Distribution::ALL.map(|one| (one, one.known().flag, one.known().help)))
 }
@@ -109,7 +109,7 @@ pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Plans a cluster, and says why if nothing is planned.
+/// Plans a cluster, and prints the reason if nothing is planned.
 fn planned(catalog: &Catalog, facts: &Facts, phase: Phase) -> Result<Plan, plan::Error> {
     let plan = Plan::new(catalog, facts, phase)?;
     if let Plan::Nothing { why } = &plan {
@@ -118,14 +118,14 @@ fn planned(catalog: &Catalog, facts: &Facts, phase: Phase) -> Result<Plan, plan:
     Ok(plan)
 }
 
-/// Names what the operator applies and this command does not know, besides what it never knows.
+/// Prints the parts that the operator applies but this command does not know, in addition to those it never knows.
 fn say_left_out(missing: impl IntoIterator<Item = &'static str>) {
     let always = ["the digests of mounted ConfigMaps and Secrets", "the label of the set of objects"];
     let all: Vec<_> = missing.into_iter().chain(always).collect();
     say(&format!("left out, but applied by the operator: {}", all.join(", ")));
 }
 
-/// Writes files below a folder, with these folders in it even if they stay empty.
+/// Writes files below a folder, and creates these folders in it even if they stay empty.
 fn write_below(folder: &Path, folders: &[&str], files: &[(PathBuf, String)]) -> anyhow::Result<()> {
     // A proxy's address may hold a password.
     for path in write::write(folder, folders, files, |_| Readers::Group, true)? {

@@ -13,7 +13,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub struct VersionArgs {
-    /// Only this program's version; ask no cluster.
+    /// Print only this program's version, without a request to a cluster.
     #[arg(long)]
     pub client: bool,
 
@@ -43,7 +43,7 @@ struct ClientVersion {
     platform: String,
 }
 
-/// Prints the versions; this program's also if the cluster does not answer.
+/// Prints the versions; this program's version even if the cluster does not answer.
 pub(super) fn run(args: &VersionArgs) -> anyhow::Result<()> {
     let server = if args.client { Ok(None) } else { runtime()?.block_on(server(args)).map(Some) };
     let (server_version, failure) = match server {

@@ -11,14 +11,14 @@ use serde::Serialize;
 use super::flags::{OutputFormat, print, say};
 use crate::error::chain;
 
-/// The pause before a report is read again: at least this, and so many times as long as it took to read it.
+/// The minimum pause before a report is read again, and the minimum as a multiple of the time of the read.
 const PAUSE: (Duration, u32) = (Duration::from_secs(2), 5);
 
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Prints what is read, as a table for people at this time or for programs; with `is_watched` again and again, until the process
-/// is ended.
+/// Prints a report, as a table for people with the current time or for programs; with `is_watched`, prints it repeatedly until the process
+/// ends.
 pub(super) async fn show<T: Serialize + PartialEq>(
     output: OutputFormat,
     is_watched: bool,

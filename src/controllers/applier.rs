@@ -33,7 +33,7 @@ use overruled::Overruled;
 
 mod overruled;
 
-/// The time after which an object that is left alone, and that no watch shows, is read again.
+/// The interval between reads of an object that is left alone and that no watch shows.
 const CHECK_PERIOD: Duration = Duration::from_secs(45);
 
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
@@ -56,7 +56,7 @@ pub(super) struct Applier {
     pub(super) skipped: BTreeMap<Key, Option<Instant>>,
     /// The assumed state of an object that no watch shows.
     pub(super) unseen: LiveState<'static>,
-    /// Whether objects that others have created are adopted.
+    /// Whether objects that other clients have created are adopted.
     pub(super) adopts: bool,
     overruled: BTreeMap<Key, Overruled>,
     /// The objects whose repairs are limited, each with the manager that keeps changing it.
@@ -95,8 +95,8 @@ impl Applier {
         (self.writes_left, self.has_reached_limit) = (most_writes, false);
     }
 
-    /// Whether one more object may be written in this pass; if not, the pass counts as limited. This is asked before a repair is
-    /// counted. A repair that is held back writes nothing, and so does not limit the pass.
+    /// Whether one more object may be written in this pass; if not, the pass counts as limited. Checked before a repair is counted. A
+    /// repair that is held back writes nothing, and so does not limit the pass.
     pub(super) fn may_write_more(&mut self) -> bool {
         self.has_reached_limit |= self.writes_left == 0;
         self.writes_left > 0
@@ -124,8 +124,8 @@ impl Applier {
         self.skipped.insert(key, checked_at).is_none()
     }
 
-    /// Resets the backoffs for a new plan, because its errors may come from the previous one, and its writes are not repairs. A plan that
-    /// only restarts pods, because a mounted object has changed, counts as a repair, because somebody may keep changing that object.
+    /// Resets the backoffs for a new plan, because errors may come from the previous plan, and the new writes are not repairs. A plan that
+    /// only restarts pods after a change of a mounted object counts as a repair, because another client may keep changing that object.
     pub(super) fn replanned(&mut self, only_restarts: bool) {
         (self.server, self.objects, self.settled) = (Backoff::default(), HashMap::new(), BTreeSet::new());
         if !only_restarts {
@@ -162,7 +162,8 @@ impl Applier {
         self.held_back.contains_key(key) || self.failures.has(key)
     }
 
-    /// The earliest times of a retry, of a repair, of a new apply of an overruled object, and of a read of an object that is left alone.
+    /// Returns the earliest times of a retry, of a repair, of a new apply of an overruled object, and of a read of an object that is left
+    /// alone.
     pub(super) fn due(&self) -> [Option<Instant>; 4] {
         let retries = self.objects.values().chain([&self.server]).filter_map(Backoff::due);
         let answers = self.overruled.values().filter_map(Overruled::due);
@@ -217,7 +218,7 @@ impl Applier {
         written
     }
 
-    /// The first step for an object that is not as planned and may be written now.
+    /// Returns the first step for an object that differs from the plan and may be written now.
     fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Steps<'a>, Next)> {
         if live.is_none()
             && self.skipped.get(&object.key()).is_some_and(|at| at.is_some_and(|at| at.elapsed() < CHECK_PERIOD))
@@ -251,7 +252,7 @@ impl Applier {
             return None;
         }
         let restarts = live.is_some_and(|live| reference::hash_of(live) != reference::hash_of(object.value()));
-        // A repeated apply of an overruled object is not a repair, because nobody has changed the object.
+        // A repeated apply of an overruled object is not a repair, because the object has not changed.
         let is_known = self.overruled.contains_key(&object.key());
         if !self.may_write_more() || !(is_known || self.may_repair_again(object.key(), live, restarts)) {
             return None;
@@ -260,8 +261,8 @@ impl Applier {
         Some((steps, next))
     }
 
-    /// Whether an object may be repaired now. If not, the manager that keeps changing it is logged. `restarts` is true if the write is
-    /// for a change of mounted objects.
+    /// Whether an object may be repaired now. If not, logs the manager that keeps changing it. `restarts` is true if the write follows a
+    /// change of mounted objects.
     pub(super) fn may_repair_again(&mut self, key: Key, live: Option<&Value>, restarts: bool) -> bool {
         if self.may_repair(key.clone()) {
             return true;
@@ -289,7 +290,8 @@ impl Applier {
         false
     }
 
-    /// Deletes an object if its live state is the seen one, and records the deletion as this action. Returns `None` if the deletion is not due, or has failed.
+    /// Deletes an object if its live state has not changed, and records the deletion as this action. Returns `None` if the deletion is not
+    /// due or has failed.
     pub(super) async fn delete(
         &mut self,
         client: &Client,

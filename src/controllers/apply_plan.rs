@@ -37,7 +37,7 @@ use crate::{
     text::list::first,
 };
 
-/// The objects that should exist. A failure of one owner does not block the objects of others.
+/// The objects that should exist. A failure of one owner does not block the objects of other owners.
 #[derive(Clone, Copy)]
 pub(super) struct DesiredObjects<'a> {
     /// The objects in the order of their waves.
@@ -45,16 +45,16 @@ pub(super) struct DesiredObjects<'a> {
     /// The objects of a lower wave are applied before those of a higher one.
     pub(super) wave: fn(&Kind) -> u8,
     pub(super) owner: fn(&Value) -> &str,
-    /// Whether an object of an owner that is no longer planned is deleted: the plan is the one of its current inputs.
+    /// Whether an object that is no longer planned may be deleted, because the plan is based on the current inputs of its owner.
     pub(super) may_prune: &'a dyn Fn(&Value) -> bool,
-    /// Whether objects that others have created are adopted.
+    /// Whether objects that other clients have created are adopted.
     pub(super) adopts: bool,
     /// The external provider of the objects, on OpenShift.
     pub(super) external: Option<&'a str>,
 }
 
 impl DesiredObjects<'_> {
-    /// The owners of the chosen objects.
+    /// Returns the owners of the chosen objects.
     pub(super) fn owners(
         objects: &[Object],
         owner: fn(&Value) -> &str,
@@ -66,7 +66,7 @@ impl DesiredObjects<'_> {
 
 const ACCOUNT: &str = "ServiceAccount";
 
-/// The number of objects that a remark names. Anybody may label objects, so there may be many.
+/// The maximum number of objects that a remark names. Any client may label objects, so there may be many.
 const MOST_NAMES: usize = 20;
 
 pub(super) struct ApplyPlan {
@@ -94,7 +94,7 @@ impl ApplyPlan {
         }
     }
 
-    /// The remarks about these objects that the operator leaves alone or keeps, for people; empty if there are none.
+    /// Returns the remarks for people about the objects that the operator leaves alone or keeps; empty if there are none.
     pub(super) fn remarks(&self, counts: impl Fn(&Key) -> bool) -> String {
         let remark = |title, names: Vec<String>| {
             if names.is_empty() { String::new() } else { format!("; {title}: {}", first(MOST_NAMES, names)) }
@@ -112,7 +112,7 @@ impl ApplyPlan {
             + &remark("repaired less often, because others keep changing them", contested)
     }
 
-    /// The error about these objects if the API server has changed one so that it does not do what is planned.
+    /// Returns the error about these objects if the API server has changed one so that it no longer works as planned.
     pub(super) fn overruled(&self, counts: impl Fn(&Key) -> bool) -> Option<String> {
         let mut errors = self.applier.overruled().filter(|(key, _)| counts(key)).filter_map(|(key, fields)| {
             let serious: Vec<_> = fields.iter().filter(|field| is_serious(field)).map(String::as_str).collect();
@@ -123,8 +123,8 @@ impl ApplyPlan {
         Some(format!("the API server or an admission plugin changes objects when they are applied: {all}"))
     }
 
-    /// The times of the next act, even without a change: the ones of the applier, and the ones at which each API server enforces the
-    /// policies that were written last.
+    /// Returns the times of the next `act`, even without a change: those of the applier, and those at which each API server enforces the
+    /// last written policies.
     pub(super) fn due(&self) -> Vec<Instant> {
         let restricted = self.restricted.values().map(|written| *written + REFRESH);
         self.applier.due().into_iter().flatten().chain(restricted).collect()
@@ -134,12 +134,12 @@ impl ApplyPlan {
         self.kept.iter().map(|(key, (kind, _))| (*kind, key))
     }
 
-    /// The locations in which our objects may be: the ones of the last written and of the live inventory.
+    /// Returns the locations that may contain our objects: those of the last written inventory and of the live one.
     pub(super) fn inventory(&self, observer: &Observer) -> Inventory {
         observer.locations().union(&self.inventory)
     }
 
-    /// Makes the cluster as planned. `budget` returns the longest time of the next write.
+    /// Makes the cluster match the plan. `budget` returns the time limit of the next write.
     pub(super) async fn act(
         &mut self,
         target: &mut Target,
@@ -184,8 +184,8 @@ impl ApplyPlan {
             if self.applier.has_reached_limit {
                 return self.applier.finish();
             }
-            // Without their ServiceAccounts and permissions new workloads would only fail. Without the policy that keeps them from
-            // deleting nodes no new workload runs, either, unless only the permission to write policies is withheld.
+            // New workloads would fail without their ServiceAccounts and permissions. They must not run without the policy that keeps them
+            // from deleting nodes either, unless only the permission to write policies is withheld.
             let lacks_lock = |object: &Object| {
                 let failure = self.applier.failures.of_object(&object.key());
                 is_policy(object) && is_of_guard(object.value()) && failure.is_some_and(|stopped| !stopped.is_denied)
@@ -195,7 +195,7 @@ impl ApplyPlan {
                 is_needed && observer.live(object).is_none()
             };
             let failed = DesiredObjects::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
-            // Without its policies an external provider gets no further permissions and no other pods.
+            // Without its policies, an external provider gets no further permissions and no other pods.
             unrestricted.extend(DesiredObjects::owners(wave, owner, |object| {
                 let has_failed = self.applier.failures.has(&object.key()) || observer.live(object).is_none();
                 is_restriction(object.value()) && has_failed && !self.applier.is_skipped(&object.key())
@@ -224,7 +224,7 @@ impl ApplyPlan {
         self.applier.finish()
     }
 
-    /// The assumed state of objects that no watch shows.
+    /// Returns the assumed state of objects that no watch shows.
     async fn unseen(&mut self, of: (&Client, &Observer), desired: DesiredObjects<'_>) -> LiveState<'static> {
         if !desired.adopts {
             return LiveState::Unknown;
@@ -289,8 +289,8 @@ impl ApplyPlan {
         }
     }
 
-    /// The locations of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace also deletes
-    /// the permission to watch it, but then its objects are deleted, too.
+    /// Returns the locations of the inventory that have planned or remaining objects, or that cannot be watched. Deleting a namespace also
+    /// deletes the permission to watch it, but then its objects are deleted, too.
     async fn needed(&self, (client, observer): (&Client, &Observer), planned: &Inventory) -> Inventory {
         let mut gone = BTreeSet::new();
         for namespace in observer.unwatchable_leftovers() {
@@ -340,8 +340,8 @@ impl ApplyPlan {
     }
 }
 
-/// Whether nothing was ever installed. If so, the objects are not read before their first apply. One request, for the workload, is enough
-/// to know that.
+/// Whether nothing was ever installed. If so, the objects are not read before their first apply. One request, for the workload, is
+/// sufficient.
 async fn find_fresh((client, observer): (&Client, &Observer), objects: &[Object]) -> bool {
     if observer.inventory().is_some() || observer.has_report() {
         return false;
@@ -352,7 +352,7 @@ async fn find_fresh((client, observer): (&Client, &Observer), objects: &[Object]
     }
 }
 
-/// The objects, in which the policies for an external provider also cover each former ServiceAccount that still exists. It keeps its
+/// Returns the objects, with policies for an external provider that also cover each former ServiceAccount that still exists. It keeps its
 /// permissions and its pods until it is pruned.
 fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Object]> {
     if !objects.iter().any(|object| is_restriction(object.value())) {
@@ -381,7 +381,7 @@ fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Objec
     Cow::Owned(objects)
 }
 
-/// Whether a field affects the processes that run, or their permissions.
+/// Whether a field affects the running processes or their permissions.
 fn is_serious(field: &str) -> bool {
     let names = ["image", "command", "args", "env", "serviceAccountName", "roleRef", "subjects", "rules"];
     field.split(['.', '[']).any(|part| names.contains(&part))

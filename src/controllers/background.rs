@@ -1,4 +1,4 @@
-//! Work beside the passes that takes longer than a request (IO).
+//! Background work beside the passes that takes longer than a request (IO).
 
 use tokio::sync::mpsc;
 

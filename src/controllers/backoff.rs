@@ -18,12 +18,11 @@ pub(super) const REPAIRS: u32 = 5;
 /// The number of writes of a status that are granted without a pause.
 pub(super) const STATUS_WRITES: u32 = 30;
 
-/// The time after which an object that nobody changes is granted one more repair without a pause. An object that is edited once a second
-/// is repaired each time. A slow machine, on which a repair takes more than half a second, still notices two managers that overwrite each
-/// other.
+/// The time after which an unchanged object is granted one more repair without a pause. An object that is edited once a second is repaired
+/// each time. A slow machine, on which a repair takes more than half a second, still detects two managers that overwrite each other.
 const REFILL: Duration = Duration::from_millis(900);
 
-/// The pause between two repairs of an object that others keep changing, and the longest such pause.
+/// The pause between two repairs of an object that another manager keeps changing, and the longest such pause.
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
 const LONGEST_REPAIR_PERIOD: Duration = Duration::from_secs(60);
 
@@ -46,7 +45,7 @@ struct Failing {
 }
 
 impl Backoff {
-    /// Notes a failure that is reported after `grace`. Returns whether its error differs from the previous one. The pause is at least
+    /// Records a failure that is reported after `grace`. Returns whether its error differs from the previous one. The pause is at least
     /// `retry_after`.
     pub(super) fn failed(&mut self, error: &str, grace: Duration, retry_after: Duration, now: Instant) -> bool {
         let known = self.failing.take();
@@ -61,7 +60,7 @@ impl Backoff {
         is_new
     }
 
-    /// Notes a failure, and logs it unless it is the previous one. Returns its text.
+    /// Records a failure, and logs it unless it equals the previous one. Returns its text.
     pub(super) fn retrying(&mut self, error: String, grace: Duration, retry_after: Duration) -> String {
         if self.failed(&error, grace, retry_after, Instant::now()) {
             warn!("{error}; retrying");
@@ -69,13 +68,13 @@ impl Backoff {
         error
     }
 
-    /// Fails with the last error while the retry is not due.
+    /// Returns the last error while the retry is not due.
     pub(super) fn ready(&self, now: Instant) -> Result<(), String> {
         let pending = self.failing.as_ref().filter(|failing| now < failing.not_before);
         pending.map_or(Ok(()), |failing| Err(failing.error.clone()))
     }
 
-    /// Whether the failure has lasted so long that it is reported.
+    /// Whether the failure has lasted long enough to be reported.
     pub(super) fn has_lasted(&self, now: Instant) -> bool {
         self.failing.as_ref().is_some_and(|failing| {
             let (grace, since) = failing.grace;
@@ -92,11 +91,11 @@ impl Backoff {
     }
 }
 
-/// The time without a change of the inputs before they are planned, and the longest time that planning waits for it.
+/// The time without changes of the inputs before they are planned, and the longest delay of planning.
 const QUIET: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Delays planning until the inputs stop changing, so that changes that come together become one plan.
+/// Delays planning until the inputs stop changing, so that changes in quick succession become one plan.
 #[derive(Debug, Default)]
 pub(super) struct Debounce {
     /// The revision of the inputs that was planned last.
@@ -111,12 +110,12 @@ impl Debounce {
         self.planned == revision
     }
 
-    /// Notes that this revision of the inputs is planned.
+    /// Records that this revision of the inputs is planned.
     pub(super) fn planned(&mut self, revision: u64) {
         *self = Self { planned: revision, seen: None };
     }
 
-    /// Notes the revision of the inputs. Returns whether they have been quiet for long enough.
+    /// Records the revision of the inputs. Returns whether the inputs have been quiet for long enough.
     pub(super) fn is_quiet(&mut self, revision: u64, now: Instant) -> bool {
         let (known, first, last) = self.seen.unwrap_or((revision, now, now));
         self.seen = Some((revision, first, if known == revision { last } else { now }));
@@ -129,8 +128,8 @@ impl Debounce {
     }
 }
 
-/// Limits the repairs of each object, because another manager may undo every one of them at once. The longer that goes on, the less often
-/// the object is repaired.
+/// Limits the repairs of each object, because another manager may undo each of them at once. The longer this continues, the less often the
+/// object is repaired.
 #[derive(Debug)]
 pub(super) struct RepairLimiter<K = Key> {
     /// The number of repairs of one object that are granted without a pause.
@@ -172,7 +171,7 @@ impl<K: Hash + Ord> RepairLimiter<K> {
         self.objects.retain(|key, _| !keys.contains(key));
     }
 
-    /// Whether the repairs of an object are limited, because it was changed again after each of the last ones.
+    /// Whether the repairs of an object are limited, because it was changed again after each of the last repairs.
     pub(super) fn is_contested(&self, key: &K, now: Instant) -> bool {
         self.objects.get(key).is_some_and(|repairs| repairs.is_spread() && repairs.is_remembered(now))
     }
@@ -183,7 +182,7 @@ impl Repairs {
         self.period > REPAIR_PERIOD
     }
 
-    /// The repairs of an object that nobody has changed for two periods are forgotten.
+    /// Whether the repairs still count. Those of an object without changes for two periods are forgotten.
     fn is_remembered(&self, now: Instant) -> bool {
         self.spread_until > now || (self.is_spread() && self.free + self.period * 2 > now)
     }

@@ -53,7 +53,7 @@ pub(super) struct Ccms {
     fleet: BTreeMap<String, Member>,
     cluster: Option<Cluster>,
     version_reader: VersionReader,
-    /// The objects in force, in the order of applying.
+    /// The objects in force, in the order of application.
     objects: Vec<Object>,
     /// Delays planning until the ConfigMaps and Secrets that pods mount stop changing.
     debounce: Debounce,
@@ -61,13 +61,13 @@ pub(super) struct Ccms {
     revision: u64,
     /// The nodes that may be deleted now, according to the live roles.
     grants: Grants,
-    /// The policies that the operator may not keep.
+    /// The policies that the operator is not allowed to write.
     withheld: Withheld,
     /// The reads of the cluster before a first installation.
     pub(super) snapshots: Background<first::SnapshotResult>,
 }
 
-/// The namespace that `CloudControllerManager`s may name if the command line has none.
+/// The namespace that `CloudControllerManager`s may name if the command line gives none.
 const DEFAULT_CCM_NAMESPACE: &str = KUBE_SYSTEM;
 
 impl Fleet for Ccms {
@@ -79,11 +79,11 @@ impl Fleet for Ccms {
 
     async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
         view.target.observer.watch_deletions();
-        // From the start, so that a granted permission is withdrawn even if nothing else has been seen.
+        // Watched from the start, so that a granted permission is withdrawn even if nothing else has been seen.
         if view.settings.node_deletion {
             view.target.observer.watch_location(&guard::location());
         }
-        // A standby as well: if it takes over, it has to know the permissions that were granted a moment ago.
+        // A standby also updates the grants, because it must know recent grants when it takes over.
         self.grants.update(&view.target.observer);
         view.target.count_nodes();
         let watches = &view.target.observer.watches;
@@ -106,8 +106,8 @@ impl Fleet for Ccms {
         self.guard_nodes(view, pass).await;
     }
 
-    /// Our objects are watched in the locations in which they are planned and in those that the inventory lists. A location that has not
-    /// been seen delays only the objects in it.
+    /// Watches our objects in the planned locations and in those that the inventory lists. A location that has not been seen delays only
+    /// its own objects.
     fn watch_objects(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
         self.assemble(view);
         let roles = view.settings.node_deletion.then(guard::location);
@@ -180,7 +180,7 @@ impl Ccms {
         }
     }
 
-    /// Finds out the version and the distribution of the cluster, which all plans depend on.
+    /// Determines the version and the distribution of the cluster, which all plans depend on.
     async fn observe_cluster(&mut self, view: &mut View) -> Result<(), String> {
         let control_plane = &view.target.node_counts.control_plane;
         let mut cluster = Cluster::of(control_plane, None);
@@ -215,7 +215,7 @@ impl Ccms {
         let running_changed = self.update_running(&view.target.observer);
         if !ccms_changed && !running_changed && are_validated {
             let is_planned = self.debounce.is_planned(self.revision);
-            // Each rollout may interrupt pods: changes of mounted objects that come together become one.
+            // Each rollout may interrupt pods, so changes of mounted objects in quick succession become one.
             if is_planned || !self.debounce.is_quiet(self.revision, Instant::now()) {
                 return;
             }
@@ -227,7 +227,7 @@ impl Ccms {
         self.exclude_conflicts(&view.catalog);
     }
 
-    /// Collects the objects in force of all members, in the order of applying.
+    /// Collects the objects in force of all members, in the order of application.
     fn assemble(&mut self, view: &View) {
         let mut objects = self.confirmed_objects();
         for object in &mut objects {
@@ -259,15 +259,15 @@ impl Ccms {
         view.target.observer.want_sources(wanted);
     }
 
-    /// The locations in which our objects may be: those of the inventory, and, because somebody may have deleted it, those of the
-    /// objects of removed members.
+    /// Returns the locations that may contain our objects: those of the inventory and, because another client may have deleted it, those of
+    /// the objects of removed members.
     fn leftovers(&self, observer: &Observer) -> Inventory {
         let removed = self.fleet.values().map(|member| Inventory::of(member.removed()));
         removed.fold(self.executor.inventory(observer), |inventory, removed| inventory.union(&removed))
     }
 }
 
-/// The version of Kubernetes that an earlier process has reported.
+/// Returns the version of Kubernetes that an earlier process has reported.
 fn reported_version(observer: &Observer) -> Option<Minor> {
     let mut live = observer.watches.seen(&Id::Ccms).into_iter().flat_map(Seen::objects);
     live.find_map(|live| live["status"]["cluster"]["kubernetes"].as_str()?.parse().ok())
@@ -278,7 +278,7 @@ fn is_common(id: &Id) -> bool {
     matches!(id, Id::Ccms | Id::Nodes | Id::Inventory)
 }
 
-/// The name of the `CloudControllerManager` that owns an object.
+/// Returns the name of the `CloudControllerManager` that owns an object.
 fn owner(object: &Value) -> &str {
     object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default()
 }

@@ -22,13 +22,13 @@ use crate::{
     status::cluster_operator::{CLOUD_CONFIG, SyncController, SyncResult, TRUSTED_CA},
 };
 
-/// The time for which the first good result waits for the other one, so that both become one write.
+/// The time for which the first good result waits for the other one, so that one write reports both.
 const TOGETHER: Duration = Duration::from_secs(5);
 
 /// The field manager of both controllers' conditions.
 const FIELD_MANAGER: &str = "ccm-operator-config-sync";
 
-/// The most warnings about one configuration that are logged.
+/// The maximum number of logged warnings about one configuration.
 const LOGGED_WARNINGS: usize = 20;
 
 pub(super) struct ConfigSync {

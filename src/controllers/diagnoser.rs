@@ -1,4 +1,4 @@
-//! Finds out why nodes wait for their initialization (IO).
+//! Determines why nodes wait for their initialization (IO).
 //!
 //! It reads the cluster only while a node has waited for long, and less often while the diagnosis stays the same. It runs beside the
 //! passes, because a read of a log may take long: the API server forwards it to a kubelet. It writes only Events.
@@ -35,14 +35,14 @@ use crate::{
 /// The first and the longest pause between two diagnoses. Each pause is twice the previous one, as long as the diagnosis stays the same.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
 
-/// The pause if other nodes wait than at the last diagnosis.
+/// The pause if the waiting nodes have changed since the last diagnosis.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The period after which an Event that is still true is repeated. The API server forgets Events after an hour, and the next diagnosis
-/// may be ten minutes late.
+/// The period after which an Event that is still true is repeated. The API server deletes Events after an hour, and the next diagnosis may
+/// be ten minutes late.
 const EVENT_PERIOD: Duration = Duration::from_secs(2700);
 
-/// The most Events of one diagnosis. Further nodes get theirs at the next ones.
+/// The maximum number of Events of one diagnosis. Further nodes get their Events at the next one.
 const MOST_EVENTS: usize = 100;
 
 /// The known reasons why nodes wait.
@@ -141,20 +141,20 @@ impl Diagnoser {
         None
     }
 
-    /// The nodes that wait for the cloud-controller-managers of a provider, longest wait first.
+    /// Returns the nodes that wait for the cloud-controller-managers of a provider, longest wait first.
     pub(super) fn waiting<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = &'a Waiting> {
         let is_of = move |providers: &str| providers.is_empty() || providers.split(',').any(|one| one == provider);
         self.found.iter().filter(move |(providers, _)| is_of(providers)).map(|(_, waiting)| waiting)
     }
 
-    /// The number of waiting nodes by the id of their reason.
+    /// Returns the number of waiting nodes by the ID of their reason.
     pub(super) fn reasons(&self) -> Vec<(&'static str, usize)> {
         let all: Vec<_> = self.found.iter().map(|(_, one)| one.clone()).collect();
         let counts: BTreeMap<_, _> = by_reason(&all).into_iter().collect();
         Reason::ALL.iter().map(|reason| (reason.id(), counts.get(reason).copied().unwrap_or_default())).collect()
     }
 
-    /// The time since which the first of the waiting nodes has waited.
+    /// Returns the time since which the first waiting node has waited.
     pub(super) fn since(&self) -> Option<Timestamp> {
         self.found.iter().filter_map(|(_, one)| one.since.parse().ok()).min()
     }
@@ -206,7 +206,7 @@ impl Diagnoser {
     }
 }
 
-/// The uids of the nodes that no cloud-controller-manager has initialized.
+/// Returns the uids of the nodes that no cloud-controller-manager has initialized.
 fn still_waiting(observer: &Observer) -> BTreeSet<String> {
     observer.nodes().filter(Node::may_wait).map(|node| node.uid).collect()
 }
@@ -218,7 +218,7 @@ fn age(since: Timestamp, now: Timestamp) -> Duration {
 /// The Events that were sent, by the uid of the node.
 type Sent = BTreeMap<String, (Reason, String, Instant)>;
 
-/// The nodes whose Events are due. New nodes come first, then the nodes with the oldest Events.
+/// Returns the nodes whose Events are due. New nodes come first, then the nodes with the oldest Events.
 fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: Instant) -> Vec<Waiting> {
     let is_due = |one: &&Waiting| {
         sent.get(&one.uid).is_none_or(|(reason, cause, at)| {

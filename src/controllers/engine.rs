@@ -16,7 +16,7 @@ pub(super) trait Fleet {
     /// The permission to write.
     fn authority(&self) -> &Authority;
 
-    /// Updates the knowledge of the cluster. Returns the watches that have to deliver before anything can be planned.
+    /// Updates the observed state of the cluster. Returns the watches that must deliver before anything can be planned.
     async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String>;
 
     /// Validates the inputs, and plans again if one has changed.
@@ -25,28 +25,27 @@ pub(super) trait Fleet {
     /// Decides which nodes may be deleted.
     async fn guard(&mut self, _: &mut View, _: &mut Pass) {}
 
-    /// Watches the locations in which objects are planned or may be left. Returns the watches that have to deliver before anything is
-    /// written.
+    /// Watches the locations of planned and possibly remaining objects. Returns the watches that must deliver before anything is written.
     fn watch_objects(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String>;
 
-    /// The error of the watches that everything depends on, once it has lasted.
+    /// Returns the error of the watches that everything depends on, once its grace period has passed.
     fn lasting_problem(&self, view: &View, pass: &mut Pass) -> Option<String>;
 
     /// Reports pending watches once their problem has lasted, and withdraws the permissions that need a recent observation.
     async fn report_pending(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass);
 
-    /// Makes the cluster as planned. Returns `None` if the pass has to end without a report.
+    /// Makes the cluster match the plan. Returns `None` if the pass has to end without a report.
     async fn act(&mut self, view: &mut View, pass: &mut Pass) -> Option<Self::Acted>;
 
     /// Reports the result to each member.
     async fn report(&mut self, view: &mut View, acted: Self::Acted, pass: &mut Pass);
 }
 
-/// Runs one pass. Each step says whether it asks the API server. A process that does not lead, or is about to stop, only observes and
-/// plans.
+/// Runs one pass. The comment of each step says whether it sends requests. A process that does not lead, or is about to stop, only observes
+/// and plans.
 pub(super) async fn pass(fleet: &mut impl Fleet, view: &mut View) -> Pass {
     let mut pass = Pass::default();
-    // Observe: asks for the version of the API server where no node shows it.
+    // Observe: asks for the version of the API server if no node shows it.
     let mut pending = fleet.observe(view, &mut pass).await;
     let not_leading = fleet.authority().problem();
     let leads = not_leading.is_none() && fleet.authority().write_budget().is_some();

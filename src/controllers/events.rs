@@ -32,7 +32,7 @@ use crate::{
 
 const REPORTER: &str = "ccm-operator";
 
-/// The number of Events that may wait to be written. Further ones are lost.
+/// The number of Events that may wait to be written. Further Events are lost.
 const WAITING: usize = 128;
 
 /// The shortest time between two writes of one Event.
@@ -133,7 +133,7 @@ impl Events {
         self.send(object, &capitalized(done), change.action == Action::Refuse, message, SERIES_PERIOD);
     }
 
-    /// Returns whether there was room in the queue. Otherwise the Event is lost.
+    /// Queues an Event. Returns whether there was room; otherwise the Event is lost.
     fn send(
         &self,
         involved_object: ObjectReference,
@@ -189,7 +189,7 @@ async fn record(client: Client, mut receiver: mpsc::Receiver<QueuedEvent>) {
 
 async fn create(client: &Client, event: Event) -> Option<Event> {
     let (object, time) = (&event.involved_object, Some(Time(now_in_seconds())));
-    // Events on cluster-scoped objects belong into this namespace.
+    // Events on cluster-scoped objects belong in this namespace.
     let namespace = object.namespace.clone().unwrap_or_else(|| "default".to_owned());
     let name = name(object.name.as_deref().unwrap_or_default(), Timestamp::now());
     let metadata = ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() };
@@ -198,8 +198,7 @@ async fn create(client: &Client, event: Event) -> Option<Event> {
     write(&name, api.create(&PostParams::default(), &event)).await.is_ok().then_some(event)
 }
 
-/// Writes the last repetition. If the API server has forgotten the previous Event, which it does after an hour by default, a new one is
-/// created.
+/// Writes the last repetition. If the API server has deleted the previous Event, by default after an hour, creates a new one.
 async fn repeat(client: &Client, event: &mut Event) {
     let Event { metadata: ObjectMeta { name, namespace, .. }, count, message, last_timestamp, .. } = &*event;
     let (name, namespace) = (name.as_deref().unwrap_or_default(), namespace.as_deref().unwrap_or_default());
@@ -221,14 +220,14 @@ async fn write(name: &str, request: impl Future<Output = kube::Result<Event>>) -
     written.map(drop)
 }
 
-/// The reason of an Event: the word of the log, capitalized.
+/// Returns the reason of an Event: the word of the log, capitalized.
 fn capitalized(word: &str) -> String {
     let mut rest = word.chars();
     let first = rest.next().into_iter().flat_map(char::to_uppercase);
     first.chain(rest).collect()
 }
 
-/// A unique name. The names of RBAC objects may contain characters that names of Events may not.
+/// Returns a unique name. The names of RBAC objects may contain characters that names of Events may not.
 fn name(object: &str, now: Timestamp) -> String {
     let plain: String =
         object.chars().map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }).take(200).collect();

@@ -1,4 +1,4 @@
-//! Makes a cluster as planned (IO), or logs in a dry run what that would change.
+//! Makes a cluster match its plan (IO), or logs the changes in a dry run.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ use crate::{
     object::{Key, Kind, Object},
 };
 
-/// Applies the plan of a fleet, or logs in a dry run what that would change.
+/// Applies the plan of a fleet, or logs the changes in a dry run.
 pub(super) struct Executor(Mode);
 
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
@@ -46,7 +46,7 @@ enum Mode {
 }
 
 impl Executor {
-    /// An executor that writes. Its inventory is in this namespace.
+    /// Creates an executor that writes. Its inventory is in this namespace.
     pub(super) fn writing(own_namespace: &str, events: Events) -> Self {
         Self(Mode::Write(ApplyPlan::new(own_namespace, events)))
     }
@@ -60,12 +60,12 @@ impl Executor {
         self.writer().is_none()
     }
 
-    /// The applier; `None` in a dry run.
+    /// Returns the applier, or `None` in a dry run.
     pub(super) fn applier(&self) -> Option<&Applier> {
         self.writer().map(|writer| &writer.applier)
     }
 
-    /// The applier, for a write beside the rest of the plan; `None` in a dry run.
+    /// Returns the applier for a write apart from the rest of the plan, or `None` in a dry run.
     pub(super) fn applier_mut(&mut self) -> Option<&mut Applier> {
         match &mut self.0 {
             Mode::Write(writer) => Some(&mut writer.applier),
@@ -80,7 +80,7 @@ impl Executor {
         }
     }
 
-    /// Makes the cluster as planned, with at most this many writes. `budget` returns the longest time of the next write.
+    /// Makes the cluster match the plan, with at most this many writes. `budget` returns the time limit of the next write.
     pub(super) async fn act(
         &mut self,
         target: &mut Target,
@@ -116,14 +116,14 @@ impl Executor {
         self.applier().is_some_and(|applier| applier.is_skipped(key))
     }
 
-    /// The proof that all objects are as planned after a pass with this result, or the error of the pass.
+    /// Returns the proof that all objects are as planned after a pass with this result, or the error of the pass.
     pub(super) fn settled(&self, acted: Result<(), Stopped>) -> Result<Settled, Stopped> {
         acted?;
         self.settled_unless_overruled(|_| true)
     }
 
-    /// The proof that a member's own objects are as planned after a pass with this result, or the error of one of them. Only the failures
-    /// of objects for which `counts` holds are errors.
+    /// Returns the proof that a member's own objects are as planned after a pass with this result, or the error of one of them. Only the
+    /// failures of objects for which `counts` holds are errors.
     pub(super) fn settled_member(
         &self,
         acted: &Result<(), Stopped>,
@@ -138,7 +138,7 @@ impl Executor {
         self.settled_unless_overruled(is_own)
     }
 
-    /// Fails if the API server has changed one of these objects so that it does not do what is planned.
+    /// Fails if the API server has changed one of these objects so that it no longer works as planned.
     fn settled_unless_overruled(&self, is_own: impl Fn(&Key) -> bool) -> Result<Settled, Stopped> {
         match self.writer().and_then(|writer| writer.overruled(is_own)) {
             Some(error) => Err(Stopped { is_reported: true, ..error.into() }),
@@ -146,28 +146,28 @@ impl Executor {
         }
     }
 
-    /// Logs a line about the outcome of a pass, unless it is the last one that was logged.
+    /// Logs a line about the outcome of a pass, unless it equals the last logged line.
     pub(super) fn log(&self, last: &mut String, line: LogLine) {
         line.write(self.is_dry_run(), last);
     }
 
-    /// The name of the controller in the metric of successful passes, if this pass `is_well`. A dry run never counts.
+    /// Returns the name of the controller in the metric of successful passes, if this pass `is_well`. A dry run never counts.
     pub(super) fn success(&self, is_well: bool) -> Option<&'static str> {
         (is_well && !self.is_dry_run()).then_some("operator")
     }
 
-    /// Finds out why nodes wait for these cloud-controller-managers, and records it in Events. Returns the time of the next call, even
-    /// without a change. A dry run does nothing.
+    /// Determines why nodes wait for these cloud-controller-managers, and records the reasons in Events. Returns the time of the next call,
+    /// even without a change. A dry run does nothing.
     pub(super) fn diagnose(&self, target: &mut Target, identities: &[CcmIdentity]) -> Option<Instant> {
         if self.is_dry_run() { None } else { target.diagnose(identities) }
     }
 
-    /// The remarks about these objects that are left alone or kept, for people; empty if there are none.
+    /// Returns the remarks for people about the objects that are left alone or kept; empty if there are none.
     pub(super) fn remarks(&self, counts: impl Fn(&Key) -> bool) -> String {
         self.writer().map(|writer| writer.remarks(counts)).unwrap_or_default()
     }
 
-    /// The objects that are no longer planned and are kept.
+    /// Returns the kept objects that are no longer planned.
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
         self.writer().into_iter().flat_map(ApplyPlan::kept)
     }
@@ -232,7 +232,7 @@ impl DryRun {
     }
 }
 
-/// The change that the operator would make. An object that no watch shows is read, because it may lack our label.
+/// Returns the change that the operator would make. An object that no watch shows is read, because it may lack our label.
 async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), adopts: bool) -> Result<Diff, Error> {
     let read = match live {
         None if adopts => read::live(client, object).await?,

@@ -2,7 +2,7 @@
 
 use crate::{object::Key, provider::Origin};
 
-/// Why a pass stopped.
+/// The reason why a pass stopped.
 #[derive(Clone, Debug)]
 pub(super) struct Stopped {
     /// The error, with its causes.
@@ -16,7 +16,7 @@ pub(super) struct Stopped {
 }
 
 impl Stopped {
-    /// The error. If a permission is missing for an external provider, the text also names the command that prints the needed
+    /// Returns the error. If a permission is missing for an external provider, the text also names the command that prints the needed
     /// permissions.
     pub(super) fn advised(&self, external: Option<&Origin>) -> String {
         match external.filter(|_| self.is_denied) {
@@ -67,7 +67,7 @@ impl Failures {
         self.0.iter().any(|failure| failure.is_servers)
     }
 
-    /// The most important failure for these objects: a reported one before others, then a terminal one, then the first one.
+    /// Returns the most important failure for these objects: a reported one before others, then a terminal one, then the first one.
     pub(super) fn of(&self, counts: impl Fn(&Key) -> bool) -> Option<&Stopped> {
         let failures = self.0.iter().rev().filter(|failure| failure.is_servers || counts(&failure.object));
         let worst = failures.max_by_key(|failure| (failure.stopped.is_reported, failure.stopped.is_terminal))?;

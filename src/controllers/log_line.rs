@@ -29,7 +29,7 @@ impl LogLine {
         Self { dry_run: Some(format!("dry run: {text}")), ..self }
     }
 
-    /// Writes the line, unless it is the one that was written last.
+    /// Writes the line, unless it equals the last written line.
     pub(super) fn write(self, is_dry_run: bool, last: &mut String) {
         let Some(text) = (if is_dry_run { self.dry_run } else { Some(self.text) }) else { return };
         if *last == text {

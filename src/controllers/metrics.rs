@@ -28,8 +28,8 @@ pub(crate) struct Labeled<M, const N: usize> {
 }
 
 impl<M: Clone, const N: usize> Labeled<M, N> {
-    /// The metric with these values of its labels. The values are words of this program, kinds, verbs and codes, never names of objects,
-    /// so that their number is bounded.
+    /// Returns the metric with these label values. The values are words of this program, kinds, verbs and codes, never names of objects, so
+    /// that their number is bounded.
     pub(crate) fn of(&self, values: [&str; N]) -> M {
         self.metrics.get_or_create_owned(&self.label_set(values))
     }
@@ -43,8 +43,8 @@ impl<M: Clone, const N: usize> Labeled<M, N> {
     }
 }
 
-/// Declares the metrics, each with its labels, its name, its unit if it has one, its help, and how it is made if that is not its
-/// default. A unit becomes the end of the name.
+/// Declares the metrics, each with its labels, its name, its unit if it has one, its help, and its constructor if it is not the default. A
+/// unit becomes the suffix of the name.
 macro_rules! metrics {
     ($($field:ident: $type:ty $([$($label:literal),+])? = $name:literal $($unit:ident)?, $help:literal $(, $new:expr)?;)+) => {
         /// The metrics of this process; clones share them.
@@ -136,8 +136,8 @@ impl Metrics {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = heard;
     }
 
-    /// The time of the last event of the watches of each kind, in seconds since 1970. Of several watches of a kind, the one that has been
-    /// silent for longest counts.
+    /// Returns the time of the last event of the watches of each kind, in seconds since 1970. If a kind has several watches, the one that
+    /// has been silent for longest counts.
     pub fn last_heard(&self) -> BTreeMap<&'static str, i64> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let mut oldest = BTreeMap::new();
@@ -148,7 +148,7 @@ impl Metrics {
         oldest
     }
 
-    /// All metrics, in the text format of `OpenMetrics`.
+    /// Returns all metrics, in the text format of `OpenMetrics`.
     pub fn text(&self) -> String {
         self.watches.metrics.clear();
         for (kind, last) in self.last_heard() {

@@ -63,7 +63,7 @@ pub(super) enum InputKind {
 }
 
 impl Id {
-    /// The input that the watched objects belong to.
+    /// Returns the input that the watched objects belong to.
     fn input(&self) -> Option<InputKind> {
         match self {
             Self::Document(_) => Some(InputKind::Documents),
@@ -84,7 +84,7 @@ pub(super) struct Observer {
     is_kubernetes_given: bool,
     /// The watched documents; at first only the Infrastructure, which decides whether the others are watched.
     documents: Vec<&'static Document>,
-    /// The locations in which nothing is planned any more and objects may have to be pruned.
+    /// The locations that no longer have planned objects but may have objects to prune.
     leftovers: BTreeSet<Location>,
     /// The inputs that may have changed since they were last read.
     changed_inputs: BTreeSet<InputKind>,
@@ -124,7 +124,7 @@ impl Observer {
         self.watches.start(Id::Inventory, || Collection::named(&CONFIG_MAP, own_namespace, inventory::NAME));
     }
 
-    /// Notes that an input may have changed.
+    /// Records that an input may have changed.
     pub(super) fn mark_changed(&mut self, input: InputKind) {
         self.changed_inputs.insert(input);
     }
@@ -144,7 +144,7 @@ impl Observer {
         self.watches.changed(strip, is_optional, changed).await;
     }
 
-    /// The watches that have to deliver before anything is applied. Only these named objects count.
+    /// Returns the watches that must deliver before anything is applied. Only these named objects count.
     pub(super) fn pending(&self, named: &BTreeSet<Reference>) -> Vec<String> {
         self.watches.pending(|id| is_relevant(id, named) && !self.is_leftover(id))
     }
@@ -153,17 +153,17 @@ impl Observer {
         matches!(id, Id::Ours(location) if self.leftovers.contains(location))
     }
 
-    /// The watches of inputs that have not delivered yet: the documents, the status object and these named objects.
+    /// Returns the watches of inputs that have not delivered yet: the documents, the status object and these named objects.
     pub(super) fn pending_inputs(&self, named: &BTreeSet<Reference>) -> Vec<String> {
         self.watches.pending(|id| is_input(id, named))
     }
 
-    /// The errors of watches that have failed for this long. A location that may only have leftovers does not count.
+    /// Returns the errors of watches that have failed for this long. A location that may only have leftovers does not count.
     pub(super) fn lasting_problem(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         self.watches.lasting_problem(period, |id| is_relevant(id, named) && !self.is_leftover(id))
     }
 
-    /// The errors of watches of inputs that have failed for this long.
+    /// Returns the errors of watches of inputs that have failed for this long.
     pub(super) fn lasting_problem_of_inputs(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         self.watches.lasting_problem(period, |id| is_input(id, named))
     }
@@ -178,7 +178,7 @@ impl Observer {
         self.watches.seen(&Id::Status).is_some_and(Seen::is_synced)
     }
 
-    /// The documents that have been seen so far.
+    /// Returns the documents that have been seen so far.
     pub(super) fn documents_so_far(&self) -> Documents {
         let mut documents = Documents::default();
         // A document that cannot be read is reported once all have been seen.
@@ -186,7 +186,7 @@ impl Observer {
         documents
     }
 
-    /// Updates the documents if one may have changed. The error is the one of the first document that cannot be read.
+    /// Updates the documents if one may have changed. The error is that of the first unreadable document.
     pub(super) fn update(&mut self, documents: &mut Documents) -> Option<Result<(), String>> {
         self.take_change(InputKind::Documents).then(|| self.read(documents))
     }
@@ -225,7 +225,7 @@ impl Observer {
         self.checks = wanted;
     }
 
-    /// The state of an object that a `CloudControllerManager` names; `None` while it has not been seen.
+    /// Returns the state of an object that a `CloudControllerManager` names, or `None` while it has not been seen.
     pub(super) fn found(&self, reference: &Reference) -> Option<SourceState> {
         let seen = self.watches.seen(&Id::Named(reference.clone()))?;
         if !seen.is_synced() {
@@ -241,7 +241,7 @@ impl Observer {
         Some(source.map_or(SourceState::Absent, SourceState::Present))
     }
 
-    /// The live state of a watched ConfigMap.
+    /// Returns the live state of a watched ConfigMap.
     pub(super) fn named(&self, reference: &Reference) -> Option<&Value> {
         self.watches.get(&Id::Named(reference.clone()), &reference.name)
     }
@@ -252,7 +252,7 @@ impl Observer {
         self.mark_changed(InputKind::NamedObjects);
     }
 
-    /// The digests of the named objects that exist.
+    /// Returns the digests of the named objects that exist.
     pub(super) fn digests(&self, named: &BTreeSet<Reference>) -> Digests {
         let digest = |reference: &Reference| {
             let value = self.named(reference)?;
@@ -265,7 +265,7 @@ impl Observer {
         named.iter().filter_map(|reference| Some((reference.clone(), digest(reference)?))).collect()
     }
 
-    /// Watches our objects in the locations in which they are planned and in those that the inventory lists.
+    /// Watches our objects in the planned locations and in those that the inventory lists.
     pub(super) fn watch_objects(&mut self, planned: &Inventory, inventory: &Inventory) {
         let wanted = planned.union(inventory);
         self.leftovers = inventory.locations().filter(|location| !planned.contains(location)).cloned().collect();
@@ -275,7 +275,7 @@ impl Observer {
         }
     }
 
-    /// The locations that were seen completely, each with our objects in it.
+    /// Returns the completely seen locations, each with our objects in it.
     pub(super) fn ours(&self) -> impl Iterator<Item = (&Location, impl Iterator<Item = &Value>)> {
         self.watches.iter().filter_map(|(id, seen)| match id {
             Id::Ours(location) if seen.is_synced() => Some((location, seen.objects())),
@@ -283,7 +283,7 @@ impl Observer {
         })
     }
 
-    /// Our objects that are not planned, each with its decision.
+    /// Returns our objects that are not planned, each with its decision.
     pub(super) fn prune_decisions(&self, planned: &[Object]) -> Vec<(&Location, &Value, PruneDecision)> {
         let seen = self.ours().flat_map(|(location, objects)| objects.map(move |object| (location, object)));
         inventory::prune_decisions(seen, planned, &self.set_id)
@@ -298,7 +298,7 @@ impl Observer {
         self.leftovers().any(|(_, seen)| !seen.is_synced() && seen.problem().is_none())
     }
 
-    /// The namespaces of locations that may hold leftovers and cannot be watched.
+    /// Returns the namespaces of locations that may hold leftovers and cannot be watched.
     pub(super) fn unwatchable_leftovers(&self) -> BTreeSet<String> {
         let with_problem =
             self.leftovers().filter(|(location, seen)| location.kind.namespaced && seen.problem().is_some());
@@ -314,7 +314,7 @@ impl Observer {
         self.status_object().is_some_and(|object| !condition(object, "Available").is_null())
     }
 
-    /// The locations in which our objects may be, in the inventory, or if it was deleted, in the status.
+    /// Returns the locations that may contain our objects: those of the inventory or, if it was deleted, of the status.
     pub(super) fn locations(&self) -> Inventory {
         if let Some(inventory) = self.inventory() {
             return Inventory::read(inventory);
@@ -331,7 +331,7 @@ impl Observer {
         }))
     }
 
-    /// The live state of one of our objects.
+    /// Returns the live state of one of our objects.
     pub(super) fn live(&self, object: &Object) -> Option<&Value> {
         self.watches.get(&Id::Ours(Location::of(object)), object.name())
     }
@@ -341,7 +341,7 @@ impl Observer {
     }
 }
 
-/// Whether the controllers need a watch, if these are the named objects that they need. The nodes only explain problems.
+/// Whether the controllers need a watch, given the named objects that they need. The nodes only explain problems.
 fn is_relevant(id: &Id, named: &BTreeSet<Reference>) -> bool {
     match id {
         Id::Named(reference) => named.contains(reference),

@@ -101,7 +101,7 @@ impl Fleet for OpenShiftFleet {
         })
     }
 
-    /// A problem that is reported in any case goes before the result of the pass, and does not keep it from acting.
+    /// Reports the result of the pass, unless a problem takes precedence. Such a problem does not prevent the pass from acting.
     async fn report(&mut self, view: &mut View, acted: Reconciled, pass: &mut Pass) {
         let problem = self.problem(view, pass).map(|error| Reconciled::Outcome(Outcome::failed(error)));
         let outcome = match problem.unwrap_or(acted) {
@@ -135,7 +135,7 @@ impl OpenShiftFleet {
         }
     }
 
-    /// The problem that is reported in any case: a bad input, else the problem of a watch, else the one of the config-sync controllers.
+    /// Returns the problem that takes precedence: a bad input, else the problem of a watch, else that of the config-sync controllers.
     fn problem(&self, view: &View, pass: &Pass) -> Option<String> {
         let input_or_watch = self.bad_input.as_ref().or(pass.watch_problem.as_ref()).cloned();
         input_or_watch.or_else(|| config_problem(&view.status()))
@@ -177,7 +177,7 @@ impl OpenShiftFleet {
         {
             return;
         }
-        // Each rollout of a Deployment may interrupt its pods, so changes that come together become one. At a start the last inputs
+        // Each rollout of a Deployment may interrupt its pods, so changes in quick succession become one. At startup, the last inputs
         // arrive one by one, and the running pods were started with them.
         if self.progress.last.is_some() && !self.debounce.is_quiet(view.revision, Instant::now()) {
             return;
@@ -233,7 +233,7 @@ impl OpenShiftFleet {
             wave,
             owner: |_| "",
             may_prune: &|_| may_prune,
-            // An external provider takes over no object that somebody else has created.
+            // An external provider does not take over objects that another client has created.
             adopts: external.is_none(),
             external: external.as_deref(),
         };
@@ -318,7 +318,7 @@ impl OpenShiftFleet {
     }
 }
 
-/// The errors that the config-sync controllers report. Applied objects stay, with the last good configuration.
+/// Returns the errors that the config-sync controllers report. Applied objects stay, with the last good configuration.
 fn config_problem(status: &Status) -> Option<String> {
     let problems = [&CLOUD_CONFIG, &TRUSTED_CA].map(|controller| status.problem_of(controller));
     let problems: Vec<_> = problems.into_iter().flatten().collect();

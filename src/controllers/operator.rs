@@ -14,30 +14,30 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// An operator that writes with this authority, or that only logs what it would do.
+    /// Creates an operator that writes with this authority, or that only logs what it would do.
     pub(super) fn new(authority: Authority, is_dry_run: bool) -> Self {
         Self { authority, is_dry_run, openshift: None, ccms: None }
     }
 
-    /// The fleet on OpenShift.
+    /// Returns the fleet on OpenShift.
     pub(super) fn openshift(&mut self, view: &View) -> &mut OpenShiftFleet {
         let Self { authority, is_dry_run, openshift, .. } = self;
         openshift.get_or_insert_with(|| OpenShiftFleet::new(authority.clone(), executor(view, *is_dry_run)))
     }
 
-    /// The fleet on any other Kubernetes, which replaces the one of a cluster that only counted as OpenShift.
+    /// Returns the fleet on any other Kubernetes, which replaces that of a cluster that only counted as OpenShift.
     pub(super) fn kubernetes(&mut self, view: &View) -> &mut Ccms {
         let Self { authority, is_dry_run, openshift, ccms } = self;
         *openshift = None;
         ccms.get_or_insert_with(|| {
             info!("this cluster is not OpenShift: acting on CloudControllerManagers");
-            // Only the command line has TLS settings there.
+            // On these clusters, only the command line has TLS settings.
             view.publish_tls();
             Ccms::new(authority.clone(), executor(view, *is_dry_run))
         })
     }
 
-    /// The fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.
+    /// Returns the fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.
     pub(super) fn ccms(&mut self) -> Option<&mut Ccms> {
         self.ccms.as_mut()
     }

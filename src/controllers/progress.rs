@@ -26,7 +26,7 @@ pub(super) struct Rollouts {
 }
 
 impl Rollouts {
-    /// The rollouts of these objects. An object that is left alone and that no watch shows does not count.
+    /// Computes the rollouts of these objects. An object that is left alone and that no watch shows does not count.
     pub(super) fn of(observer: &Observer, objects: &[Object], is_left_alone: impl Fn(&Key) -> bool) -> Self {
         let mut all = Self::default();
         for object in objects {
@@ -99,7 +99,7 @@ impl Reconciled {
 pub(super) struct Progress {
     /// The outcome of the last pass; it stays reported while an error is retried.
     pub(super) last: Option<Outcome>,
-    /// The last line that was logged about the member.
+    /// The last logged line about the member.
     pub(super) logged: String,
     stuck_since: Option<Instant>,
     pub(super) rolling_since: Option<Instant>,
@@ -107,8 +107,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The outcome of the rollouts of applied objects. `held_up_by` names the nodes that may hold up a rollout, and is called only if one
-    /// is stuck or takes long.
+    /// Returns the outcome of the rollouts of applied objects. `held_up_by` names the nodes that may hold up a rollout, and is called only
+    /// if a rollout is stuck or takes long.
     pub(super) fn of_rollouts(
         &mut self,
         settled: Settled,
@@ -142,7 +142,7 @@ impl Progress {
         is_other
     }
 
-    /// The times at which the outcome may change by itself, or the write of the status is retried.
+    /// Returns the times at which the outcome may change by itself, or the write of the status is retried.
     pub(super) fn due(&self) -> impl Iterator<Item = Instant> + use<> {
         let rollouts = [self.stuck_since, self.rolling_since].map(|since| Some(since? + TRANSIENT_ERROR_GRACE));
         rollouts.into_iter().flatten().chain(self.writer.due())

@@ -1,4 +1,4 @@
-//! The writer of one status, or of one field manager's part of it (IO). It writes less often while somebody else keeps changing it.
+//! The writer of one status, or of one field manager's part of it (IO). It writes less often while another client keeps changing it.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ impl Default for StatusWriter {
 }
 
 impl StatusWriter {
-    /// Fails with the last error while the retry of a write is not due.
+    /// Returns the last error while the retry of a write is not due.
     pub(super) fn ready(&self) -> Result<(), String> {
         self.backoff.ready(Instant::now())
     }
@@ -42,12 +42,12 @@ impl StatusWriter {
         self.free.is_none()
     }
 
-    /// Notes that the status is as it should be.
+    /// Records that the status is as it should be.
     pub(super) fn succeeded(&mut self) {
         (self.backoff, self.free) = (Backoff::default(), None);
     }
 
-    /// Notes a failure and logs it once. Returns its text.
+    /// Records a failure and logs it once. Returns its text.
     pub(super) fn failed(&mut self, error: String, retry_after: Duration) -> String {
         self.backoff.retrying(error, Duration::ZERO, retry_after)
     }

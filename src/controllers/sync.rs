@@ -22,7 +22,7 @@ use crate::{
 /// The desired ConfigMaps of a controller; empty if there is nothing to do.
 pub(super) type DesiredConfigMaps = Result<Vec<Object>, Unknown>;
 
-/// Why the desired state is not known.
+/// The reason why the desired state is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Unknown {
     /// These inputs have not been seen yet.
@@ -98,7 +98,7 @@ impl<S: Source> Sync<S> {
         self.revision = Some(view.revision);
     }
 
-    /// The controller with its last result, if there is one yet.
+    /// Returns the controller with its last result, if there is one yet.
     pub(super) fn result(&self) -> (&'static SyncController, Option<&SyncResult>) {
         (self.controller, self.last.as_ref())
     }

@@ -26,7 +26,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A target that has not been observed yet. `set_id` marks our objects in it. Must be called in a runtime.
+    /// Creates a target that has not been observed yet. `set_id` marks our objects in it. Must be called in a runtime.
     pub(super) fn new(client: Client, set_id: String, metrics: Metrics) -> Self {
         Self {
             observer: Observer::new(client.clone(), set_id),
@@ -43,7 +43,7 @@ impl Target {
         self.node_counts.update(&mut self.observer);
     }
 
-    /// Finds out why nodes wait for these cloud-controller-managers. Returns the time of the next call, even without a change.
+    /// Determines why nodes wait for these cloud-controller-managers. Returns the time of the next call, even without a change.
     pub(super) fn diagnose(&mut self, identities: &[CcmIdentity]) -> Option<Instant> {
         self.count_nodes();
         let Self { client, observer, events, node_counts, diagnoser, .. } = self;

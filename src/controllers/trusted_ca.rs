@@ -20,13 +20,13 @@ use crate::{
     object::{Object, reference::Reference},
 };
 
-/// The key of the certificates, there and in the Proxy's trusted CA.
+/// The key of the certificates, in this ConfigMap and in the Proxy's trusted CA.
 const KEY: &str = "ca-bundle.crt";
 
 /// The key of certificates in the cloud's configuration.
 const CLOUD_CONFIG_KEY: &str = "ca-bundle.pem";
 
-/// The sources of certificates, as the metric names them.
+/// The names of the sources of certificates in the metric.
 const SOURCES: [&str; 3] = ["system", "proxy", "cloud-config"];
 
 /// The modification time and size of a file when it was read.
@@ -35,7 +35,7 @@ type Stamp = Result<files::Stamp, String>;
 pub(super) struct TrustedCa {
     pub(super) system_bundle: PathBuf,
     stamp: Option<Stamp>,
-    /// The system's certificates, or why they cannot be read.
+    /// The system's certificates, or the reason why they cannot be read.
     system: Result<Vec<Certificate>, String>,
     /// The administrators' certificates.
     given: Vec<Certificate>,
@@ -71,7 +71,7 @@ impl TrustedCa {
         true
     }
 
-    /// Descriptions of the administrators' certificates that have expired, or will soon.
+    /// Returns descriptions of the administrators' certificates that have expired, or will expire soon.
     fn expiring(&self) -> Vec<String> {
         let now = Timestamp::now().as_second();
         let describe = |certificate: &Certificate| {
@@ -125,7 +125,7 @@ impl Source for TrustedCa {
         Ok(vec![object.map_err(|error| chain(&error))?])
     }
 
-    /// This is checked without a change of the inputs, too, because certificates expire.
+    /// Runs without a change of the inputs, too, because certificates expire.
     fn warn(&mut self, view: &View) {
         self.warn_once(view, "TrustedCertificatesLeftOut", self.unusable.join("; "));
         self.warn_once(view, "TrustedCertificatesExpiring", self.expiring().join("; "));
@@ -143,7 +143,7 @@ fn record_ends(view: &View, sources: [Option<&[Certificate]>; 3]) {
     }
 }
 
-/// The certificates of the Proxy's trusted CA.
+/// Reads the certificates of the Proxy's trusted CA.
 fn user_certificates(view: &View, user: &Reference) -> Result<Vec<Certificate>, String> {
     let found =
         view.target.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;

@@ -43,7 +43,7 @@ pub struct ViewSettings {
     pub with_operator: bool,
     /// Whether the config-sync controllers run in this process.
     pub with_config_sync: bool,
-    /// The namespaces that `CloudControllerManager`s may name; empty if the command line has none.
+    /// The namespaces that `CloudControllerManager`s may name; empty if the command line gives none.
     pub namespaces: Vec<String>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
@@ -75,7 +75,7 @@ pub struct View {
 }
 
 impl View {
-    /// The view of a cluster that has not been observed yet. Must be called in a runtime.
+    /// Creates the view of a cluster that has not been observed yet. Must be called in a runtime.
     pub fn new(
         (client, metrics): (Client, Metrics),
         externals: ExternalProviders,
@@ -86,7 +86,7 @@ impl View {
         let mut target = Target::new(client, set_id, metrics);
         let observer = &mut target.observer;
         if settings.namespaces.is_empty() {
-            // All documents at once: if this is OpenShift, they need not wait for the Infrastructure.
+            // Watches all documents at once, so that on OpenShift they need not wait for the Infrastructure.
             observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
             observer.watch_status();
         } else {
@@ -127,7 +127,7 @@ impl View {
         }
     }
 
-    /// The TLS settings of the cluster, once they are known.
+    /// Returns the TLS settings of the cluster, once they are known.
     pub fn tls(&self) -> watch::Receiver<TlsSettings> {
         self.tls.subscribe()
     }
@@ -224,7 +224,7 @@ impl View {
         self.provider().filter(|provider| provider.origin.is_some()).map(OpenShift::name)
     }
 
-    /// The name of the external provider that has installed the applied objects, if it no longer serves the cluster.
+    /// Returns the name of the external provider that has installed the applied objects, if it no longer serves the cluster.
     pub(super) fn gone_provider(&self) -> Option<String> {
         let applied = inventory::external_provider(self.target.observer.inventory())?;
         // The provider that should serve the cluster may be the refused one.
@@ -234,43 +234,43 @@ impl View {
         (self.external_provider() != Some(applied)).then(|| applied.to_owned())
     }
 
-    /// The facts, unless a document cannot be read.
+    /// Returns the facts, unless a document cannot be read.
     pub(super) fn facts(&self) -> Result<&Facts, String> {
         self.unreadable.clone().map_or(Ok(&self.facts), Err)
     }
 
-    /// The plan for the cluster, with our label, or the error of an input.
+    /// Returns the plan for the cluster, with our label, or the error of an input.
     pub(super) fn plan(&self) -> Result<Plan, String> {
         let plan = Plan::new(&self.catalog, self.facts()?, Phase::Cluster).map_err(|error| chain(&error))?;
         Ok(plan.labeled(&self.target.observer.set_id))
     }
 
-    /// The provider that serves the cluster; `None` also while the platform is not known.
+    /// Returns the provider that serves the cluster, or `None` if there is none or the platform is unknown.
     pub(super) fn provider(&self) -> Option<&OpenShift> {
         self.catalog.provider(&self.facts)
     }
 
-    /// The cloud-controller-manager that the platform's provider installs.
+    /// Returns the cloud-controller-manager that the platform's provider installs.
     pub(super) fn identity(&self) -> Option<CcmIdentity> {
         CcmIdentity::openshift(self.provider()?, self.target.observer.infrastructure()?, &self.facts.namespace)
     }
 
-    /// The live status, completed from the previous one if the ClusterOperator was deleted.
+    /// Returns the live status, completed from the previous one if the ClusterOperator was deleted.
     pub(super) fn status(&self) -> Status {
         self.target.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
 
-    /// Notes the live status, to restore it if the ClusterOperator is deleted.
+    /// Records the live status, to restore it if the ClusterOperator is deleted.
     pub(super) fn remember_status(&mut self) {
         self.last_status = self.status();
     }
 
-    /// The ConfigMap that cloud-controller-managers read their configuration from.
+    /// Returns the ConfigMap that cloud-controller-managers read their configuration from.
     pub(super) fn cloud_config(&self) -> Reference {
         Reference::config_map(&self.facts.namespace, cloud_conf::TARGET_NAME)
     }
 
-    /// The sources and the target of the cloud's configuration.
+    /// Returns the sources and the target of the cloud's configuration.
     pub(super) fn cloud_config_references(&self) -> BTreeSet<Reference> {
         let Some(settings) = self.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
             return BTreeSet::new();
@@ -279,7 +279,7 @@ impl View {
         [Some(self.cloud_config()), cloud_conf::managed(settings), user].into_iter().flatten().collect()
     }
 
-    /// The sources and the target of the trusted certificates.
+    /// Returns the sources and the target of the trusted certificates.
     pub(super) fn trusted_ca_references(&self) -> BTreeSet<Reference> {
         if !self.facts.has_trusted_ca {
             return BTreeSet::new();
@@ -305,7 +305,7 @@ impl View {
     }
 }
 
-/// The problem of applied objects whose external provider is not given, with its fix, for people.
+/// Describes the problem of applied objects whose external provider is not given, with its fix, for people.
 pub(super) fn not_given(name: &str) -> String {
     format!(
         "the objects in this cluster are of the external provider {name:?}, which is not given: nothing is changed or deleted; give it \
@@ -313,7 +313,7 @@ pub(super) fn not_given(name: &str) -> String {
     )
 }
 
-/// The images in a file.
+/// Reads the images from a file.
 pub fn images_of_file(path: &Path) -> Result<Images, images::Error> {
     let from = path.display().to_string();
     match files::read_text(path) {

@@ -1,26 +1,26 @@
-//! Errors as one line, with limits for texts of others in messages (pure).
+//! Formats errors on one line, and limits untrusted text in messages (pure).
 
 use std::borrow::Cow;
 
-/// The most characters of one text that others have written.
+/// The maximum number of characters of one untrusted text.
 pub const MOST_OF_A_TEXT: usize = 200;
 
-/// The most characters of the description of one problem, which may hold several such texts.
+/// The maximum number of characters of a problem's description, which may contain several such texts.
 const MOST_OF_A_PROBLEM: usize = 1000;
 
-/// The characters of a longer description that are kept of its end, where the fix is.
+/// The number of characters kept at the end of a longer description, where the fix is.
 const END_OF_A_PROBLEM: usize = 400;
 
-/// The most bytes of a message: the API server takes as many in a condition of Kubernetes' own type `Condition`.
+/// The maximum number of bytes of a message: the API server's limit for the message of a `Condition`.
 pub const MOST_OF_A_MESSAGE: usize = 32 << 10;
 
 /// The mark that replaces the rest of a text.
 const CUT: &str = "…";
 
-/// The characters that end a line or move along it: in a foreign text they could imitate words of this program.
+/// The characters that end a line or move along it: in untrusted text they could imitate this program's own output.
 const BREAKS: [char; 2] = ['\n', '\t'];
 
-/// An error with its causes in one line, each stated once.
+/// Formats an error and its causes on one line, each stated once.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     for cause in std::iter::successors(Some(error), |error| error.source()) {
@@ -33,7 +33,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     message(&text.replace('\n', " ")).into_owned()
 }
 
-/// A text that others have written, as messages have it: its first 200 characters, on one line.
+/// Shortens an untrusted text for a message: its first 200 characters, on one line.
 pub fn brief(text: &str) -> Cow<'_, str> {
     let cut = match text.char_indices().nth(MOST_OF_A_TEXT) {
         Some((end, _)) => Cow::Owned(format!("{}{CUT}", &text[..end])),
@@ -42,8 +42,8 @@ pub fn brief(text: &str) -> Cow<'_, str> {
     if cut.contains(BREAKS) { Cow::Owned(cut.replace(BREAKS, " ")) } else { cut }
 }
 
-/// The description of a problem, whatever texts are in it: on one line, each word as [`brief`] has it, and of many words the first and
-/// the last.
+/// Shortens a problem's description, which may contain untrusted text: one line, each word shortened by [`brief`], and only the
+/// beginning and the end of a long one.
 pub fn problem(text: String) -> String {
     let text = if text.contains(BREAKS) { text.replace(BREAKS, " ") } else { text };
     if text.len() <= MOST_OF_A_TEXT {
@@ -60,7 +60,7 @@ pub fn problem(text: String) -> String {
     format!("{} {CUT} {}", &text[..begin], &text[end..])
 }
 
-/// A whole message: its first 32 KiB.
+/// Cuts a message to its first 32 KiB.
 pub fn message(text: &str) -> Cow<'_, str> {
     if text.len() <= MOST_OF_A_MESSAGE {
         return Cow::Borrowed(text);

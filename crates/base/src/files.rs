@@ -16,16 +16,16 @@ pub mod folder;
 /// begin with a dot.
 const PREFIX: &str = ".ccm-operator-";
 
-/// The time of the last change of a file, and its length: another stamp means that the file has changed.
+/// The time of a file's last change, and its length: a different stamp means that the file has changed.
 pub type Stamp = (SystemTime, u64);
 
-/// The stamp of a file.
+/// Returns the stamp of a file.
 pub fn stamp(path: &Path) -> io::Result<Stamp> {
     let meta = fs::metadata(path)?;
     Ok((meta.modified()?, meta.len()))
 }
 
-/// The largest file that is read as a whole.
+/// The maximum size of a file that is read as a whole.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Reads a regular file. A pipe would block the process, and a device would never end.
@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_within(path, MAX_BYTES)
 }
 
-/// The same of a file that may be at most this large.
+/// Reads a regular file of at most `max` bytes.
 fn read_within(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -41,7 +41,7 @@ fn read_within(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_all(File::open(path)?, max)
 }
 
-/// Reads to the end, which must not be too far.
+/// Reads to the end. Fails after more than `max` bytes.
 pub fn read_all(from: impl Read, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max + 1).read_to_end(&mut bytes)?;
@@ -56,10 +56,10 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     text(read(path)?)
 }
 
-/// The name of standard input, or of standard output, where a flag names a file or a folder.
+/// The value of a file or folder flag that means standard input or standard output.
 pub const STANDARD: &str = "-";
 
-/// Reads a text that the user of a command names: of a file, of a pipe such as that of `<(command)`, or of the standard input.
+/// Reads a text from the path that a user gives: a file, a pipe such as `<(command)`, or standard input.
 pub fn read_given(path: &Path) -> io::Result<String> {
     let bytes = if path.as_os_str() == STANDARD {
         read_all(io::stdin(), MAX_BYTES)
@@ -84,7 +84,7 @@ pub enum Readers {
     Owner,
 }
 
-/// A file with these bytes in a folder, complete and synced, to be renamed to its place.
+/// Creates a complete and synced file in a folder. The caller renames it to its final path.
 pub fn beside(folder: &Path, bytes: impl AsRef<[u8]>, readers: Readers) -> io::Result<NamedTempFile> {
     let mode = match readers {
         Readers::All => 0o644,
@@ -102,18 +102,18 @@ pub fn beside(folder: &Path, bytes: impl AsRef<[u8]>, readers: Readers) -> io::R
 /// The mode of a folder that everybody may read, as far as the umask allows.
 const FOLDER_MODE: u32 = 0o755;
 
-/// Creates a folder that everybody may read, and those above it, unless they exist.
+/// Creates a folder that everybody may read, and its missing parents.
 fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
 
-/// The folder of a file.
+/// Returns the folder of a file.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a folder with files, by their paths in it, whole or not at all. It appears by a rename, which the kernel refuses where there
-/// is a file, or a folder that is not empty.
+/// Writes a folder with files, given by their relative paths, completely or not at all. It appears by a rename, which the kernel
+/// refuses if the path is a file or a folder that is not empty.
 pub fn write_folder(
     path: &Path,
     files: impl IntoIterator<Item = (impl AsRef<Path>, impl AsRef<[u8]>)>,
@@ -126,16 +126,15 @@ pub fn write_folder(
         beside(parent(&file), bytes, Readers::All)?.persist(&file)?;
     }
     fs::rename(prepared.path(), path)?;
-    // It has another name now.
+    // The folder was renamed.
     let _ = prepared.keep();
     Ok(())
 }
 
-/// The age from which an incomplete file is no longer being written.
+/// The age at which an incomplete file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(600);
 
-/// Removes incomplete files from a folder: those of a process that was killed while it wrote. Failures are those of the write
-/// that follows.
+/// Removes incomplete files of a killed process from a folder. Ignores failures, because the write that follows reports them.
 pub fn remove_incomplete(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let (name, meta) = (entry.file_name(), entry.metadata());

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-/// An error that may pass by itself, of a pass or of a watch. The Go operator waits as long.
+/// A transient error of a reconcile or of a watch. The Go operator waits as long.
 pub const TRANSIENT_ERROR_GRACE: Duration = Duration::from_secs(150);
 
-/// Such an error of a controller with conditions of its own in the ClusterOperator. The Go operator waits as long.
+/// A transient error of a controller that has its own conditions in the ClusterOperator. The Go operator waits as long.
 pub const SYNC_GRACE: Duration = Duration::from_secs(120);
 
 /// A request that is refused for a missing permission: an API server that has just started denies every permission that it
@@ -20,17 +20,17 @@ pub const DENIED_GRACE: Duration = Duration::from_secs(30);
 /// An attempt to initialize a node, or the start of a pod, until it counts as failed. Our own choice.
 pub const ATTEMPT_GRACE: Duration = Duration::from_secs(30);
 
-/// The start of a pod whose image may have to be pulled, until its node is said to wait for an unknown cause. Our own choice.
+/// The start of a pod whose image may have to be pulled, until its node is reported to wait for an unknown cause. Our own choice.
 pub const IMAGE_PULL_GRACE: Duration = Duration::from_secs(300);
 
-/// What somebody else sets at a node, until it counts as missing: the taint of the kubelet, the addresses. Our own choice.
+/// A node field that another component sets (the taint of the kubelet, the addresses), until it counts as missing. Our own choice.
 pub const NODE_FIELDS_GRACE: Duration = Duration::from_secs(120);
 
-/// The topology of the cluster, until an operator competes for its lease without knowing it. Our own choice: as long as other errors.
+/// The cluster's topology, until an operator competes for its lease without knowing it. Our own choice: as long as other errors.
 pub const TOPOLOGY_GRACE: Duration = Duration::from_secs(150);
 
-/// A node that waits for its cloud-controller-manager, until somebody asks why: the image may have to be pulled. Our own choice.
+/// A node that waits for its cloud-controller-manager, until it is diagnosed: the image may have to be pulled. Our own choice.
 pub const NODE_GRACE: Duration = Duration::from_secs(60);
 
-/// A rollout without another version: a changed annotation alone looks like a short rollout. Our own choice.
+/// A rollout without a version change: a changed annotation alone looks like a short rollout. Our own choice.
 pub const ROLLOUT_GRACE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! What every program of this repository may use: errors, texts, objects and files. It knows no cloud, and needs neither
-//! a client nor a runtime.
+//! The base of every program of this repository: errors, texts, objects and files. It is independent of any cloud, and
+//! needs neither a client nor a runtime.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! A Kubernetes object as data, and the kinds that a provider may contain (pure).
 //!
-//! It knows the identity of an object and the containers of its pods. It knows no schema: the API server validates the
+//! It reads the identity of an object and the containers of its pods. It has no schema: the API server validates the
 //! fields.
 
 mod kinds;
@@ -22,18 +22,18 @@ pub use kinds::{
 /// The namespace of the control plane's own objects, where most cloud-controller-managers run.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
-/// The label that names the set which an object belongs to (KEP-3659): by it our objects are found.
+/// The label with the set that an object belongs to (KEP-3659). It selects our objects.
 pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 
-/// The label that tells the objects of one `CloudControllerManager` from those of another.
+/// The label that distinguishes the objects of different `CloudControllerManager`s.
 pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
-/// The suffix of the name of a temporary object, which the API server has to accept before an object is deleted and recreated. The
+/// The name suffix of a temporary object, which the API server has to accept before an object is deleted and recreated. The
 /// operator's permissions name the temporary objects.
 pub const TEMPORARY: &str = "-next";
 
-/// The longest name of an object, in bytes: the API server takes no longer one. Names are a part of many texts, so a longer one would
-/// be kept as often as it is named.
+/// The maximum length of an object's name in bytes, as in the API server. Many texts contain names, so a longer name would be
+/// stored many times.
 const LONGEST_NAME: usize = 253;
 
 /// The document is not an object that a provider may contain.
@@ -60,7 +60,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of an object of a kind; the namespace of a cluster-scoped one is empty.
+    /// Creates the key of an object; the namespace of a cluster-scoped object is empty.
     pub fn new(kind: &Kind, namespace: &str, name: &str) -> Self {
         let [group, kind, namespace, name] = [kind.group, kind.kind, namespace, name].map(str::to_owned);
         Self { group, kind, namespace, name }
@@ -183,7 +183,7 @@ pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
 }
 
-/// The items of a list; none of anything else.
+/// The items of a list; empty for any other value.
 pub fn items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
@@ -194,13 +194,13 @@ pub fn condition<'a>(live: &'a Value, type_: &str) -> &'a Value {
     conditions.iter().find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
 }
 
-/// The statuses of the containers of a live pod in the order of their start, and whether each is of an init container.
+/// The container statuses of a live pod in the order of their start, and whether each belongs to an init container.
 pub fn container_statuses(pod: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let lists = [("initContainerStatuses", true), ("containerStatuses", false)];
     lists.into_iter().flat_map(|(list, is_init)| items(&pod["status"][list]).iter().map(move |one| (one, is_init)))
 }
 
-/// The place at a path of fields, with mappings where there is nothing yet; `None` if something else than a mapping is in the way.
+/// Returns the value at a path of fields. Creates missing mappings. Returns `None` if another value than a mapping is in the way.
 pub fn place<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(value, |value, field| {
         if value.is_null() {
@@ -210,7 +210,7 @@ pub fn place<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     })
 }
 
-/// Whether a text can be the name of an object: an RFC 1123 subdomain, as the API server wants it.
+/// Whether a text can be the name of an object: an RFC 1123 subdomain, as the API server requires.
 pub fn is_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {

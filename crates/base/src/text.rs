@@ -51,7 +51,7 @@ pub fn located(file: impl fmt::Display, place: Option<Place>, message: &str) -> 
 /// A change to a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The rule: why it was changed, for people.
+    /// The reason for the change, for people.
     pub rule: &'static str,
     /// The key, such as `[Global] use-clouds`, `vmType` or `nodes.internalVmNetworkName`.
     pub key: String,
@@ -109,7 +109,7 @@ fn line_break(text: &str) -> &'static str {
     }
 }
 
-/// A boolean in the spellings that Go's flags take.
+/// Parses a boolean in the spellings that Go's flags accept.
 pub fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

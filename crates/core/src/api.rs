@@ -1,9 +1,9 @@
 //! The project's own API (pure): the kind `CloudControllerManager`, with which users configure clusters other than
 //! OpenShift.
 //!
-//! The Rust types are the source. `make generate` makes the CustomResourceDefinition from them, with its descriptions,
-//! defaults and rules. Reading is strict: an unknown field is an error, because the operator would not do what it asks
-//! for.
+//! The Rust types are the source. `make generate` generates the CustomResourceDefinition from them, with its
+//! descriptions, defaults and rules. Reading is strict: an unknown field is an error, because the operator would ignore
+//! it.
 
 pub mod check;
 mod pattern;

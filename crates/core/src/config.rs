@@ -28,21 +28,21 @@ pub use crate::text::{Change, Problem};
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CloudConfigSettings {
-    /// The places to look for it, in this order.
+    /// The possible sources, in this order.
     pub sources: Vec<ConfigSource>,
     /// Whether the configuration is optional: without a source the cloud-controller-manager gets an empty one.
     pub allow_empty: bool,
-    /// The text of an empty one, for a cloud-controller-manager that does not read an empty file.
+    /// The text of an empty configuration, for a cloud-controller-manager that refuses an empty file.
     #[serde(default)]
     pub empty: String,
-    /// The function that completes and checks it; without one it is copied.
+    /// The function that completes and checks it; without a function it is copied.
     pub transform: Option<Transform>,
     /// With this feature gate the result is written to `openshift-config-managed/kube-cloud-config` as well, and a cluster
     /// without a configuration starts from the smallest one.
     pub publish_with_feature_gate: Option<String>,
 }
 
-/// A place where a cloud's configuration may be.
+/// A possible source of a cloud's configuration.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -53,7 +53,7 @@ pub enum ConfigSource {
     User,
 }
 
-/// Which function completes a cloud's configuration.
+/// The function that completes a cloud's configuration.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -62,7 +62,7 @@ pub enum Transform {
     Aws,
     /// JSON of the Azure cloud-controller-manager.
     Azure,
-    /// The same on Azure Stack Hub.
+    /// The same JSON on Azure Stack Hub.
     AzureStack,
     /// INI of the OpenStack cloud-controller-manager.
     OpenStack,
@@ -93,10 +93,10 @@ impl Transform {
         }
     }
 
-    /// Checks a configuration that is used as it is: what the cloud-controller-manager would ignore in it.
+    /// Checks a configuration that is used unchanged. Warns about settings that the cloud-controller-manager would ignore.
     pub fn check(self, source: &str) -> Result<Vec<Problem>, Problem> {
         match self {
-            // What OpenShift sets, and refuses, is its own.
+            // OpenShift's own values and refusals do not apply.
             Self::Azure | Self::AzureStack => azure::check(source),
             Self::OpenStack => openstack::check(source),
             Self::Aws | Self::VSphere => Ok(self.apply(source, &Facts::default())?.warnings),

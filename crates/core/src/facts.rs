@@ -1,4 +1,4 @@
-//! The facts of a cluster, whatever their source (pure).
+//! The facts of a cluster, from any source (pure).
 //!
 //! [`Facts`] are the only input of the plan. They come from OpenShift's documents ([`openshift`]), or from a
 //! `CloudControllerManager` and its cluster ([`ccm`]), read from a cluster or from files ([`read`]). An unknown
@@ -38,7 +38,7 @@ macro_rules! api_types {
 }
 use api_types;
 
-/// The namespace in the manifests, which is managed unless another one is given.
+/// The namespace in the manifests, and the default of the managed namespace.
 pub const DEFAULT_NAMESPACE: &str = "openshift-cloud-controller-manager";
 
 /// The lease of the operator, the same as the Go operator's.
@@ -84,7 +84,7 @@ facts! {
     TlsMinVersion = "tls.minVersion",
     /// The TLS cipher suites to be served, by IANA's names, comma-separated; without a value for TLS 1.3.
     TlsCipherSuites = "tls.cipherSuites",
-    /// `true` where HTTP/2 cannot be served with the TLS cipher suites; else without a value.
+    /// `true` if HTTP/2 cannot be served with the TLS cipher suites; else without a value.
     TlsDisableHttp2 = "tls.disableHttp2",
     /// The feature gates that the cluster enables and a cloud-controller-manager knows, as `Name=true`, comma-separated.
     FeatureGates = "featureGates",
@@ -118,11 +118,11 @@ pub struct Settings {
     pub namespace: String,
     /// The version of this operator.
     pub release_version: Option<String>,
-    /// TLS settings that win over the cluster's.
+    /// TLS settings that take precedence over the cluster's.
     pub tls: TlsFlags,
 }
 
-/// Why a fact is not known.
+/// The reason why a fact is unknown.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// A field of a document is invalid.
@@ -130,10 +130,10 @@ pub enum Error {
     Field {
         /// The document, such as `Infrastructure/cluster`.
         object: &'static str,
-        /// The field, what is wrong with it, and what it should be.
+        /// The field, its problem, and the expected value.
         problem: String,
     },
-    /// The images are not known.
+    /// The images are unknown.
     #[error(transparent)]
     Images(#[from] images::Error),
 }
@@ -143,7 +143,7 @@ pub enum Error {
 pub struct Platform {
     /// Its type, such as `AWS`.
     pub name: String,
-    /// The variant of the cloud, such as `AzureStackCloud`; of platform `External` the name of the platform, if nodes expect a
+    /// The variant of the cloud, such as `AzureStackCloud`; for platform `External`, the name of the platform, if nodes expect a
     /// cloud-controller-manager.
     pub variant: Option<String>,
 }
@@ -172,7 +172,7 @@ pub struct Facts {
     pub infrastructure_name: Option<String>,
     /// The namespace that is managed.
     pub namespace: String,
-    /// The control plane is one node.
+    /// Whether the control plane is a single node.
     pub single_replica: bool,
     /// Host and port at which pods on the host's network reach the API server.
     pub api_server: Result<Option<(String, String)>, Error>,
@@ -192,7 +192,7 @@ pub struct Facts {
     pub vips: Vec<String>,
     /// The cloud configuration that the administrator names.
     pub cloud_config: ConfigMapKey,
-    /// The ConfigMap with certificates that the administrator wants trusted.
+    /// The ConfigMap with the certificates that the administrator trusts.
     pub user_ca: Option<Reference>,
     /// Whether cloud-controller-managers get a bundle of trusted certificates.
     pub has_trusted_ca: bool,
@@ -203,7 +203,7 @@ pub struct Facts {
 }
 
 impl Default for Facts {
-    /// A cluster about which nothing is known.
+    /// Returns the facts of an unknown cluster.
     fn default() -> Self {
         let settings = Settings { namespace: DEFAULT_NAMESPACE.to_owned(), ..Settings::default() };
         Documents::default().facts(&settings)
@@ -211,7 +211,7 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// The first error among the facts that every plan needs.
+    /// Fails with the first error among the facts that every plan needs.
     pub fn check(&self) -> Result<(), Error> {
         self.api_server.as_ref().map_err(Clone::clone)?;
         self.images.as_ref().map_err(Clone::clone)?;
@@ -244,7 +244,7 @@ impl Facts {
         }
     }
 
-    /// Where the plan differs from what the cluster asks for, for people.
+    /// The differences between the plan and the cluster's settings, for people.
     pub fn notes(&self) -> &[String] {
         self.tls.as_ref().map_or(&[], |tls| &tls.notes)
     }

@@ -27,7 +27,7 @@ use crate::{
 pub enum Plan {
     /// No provider serves this cluster.
     Nothing {
-        /// Why, for people.
+        /// The human-readable reason.
         why: String,
     },
     /// A provider's objects.
@@ -39,7 +39,7 @@ pub enum Plan {
     },
 }
 
-/// Why there is no plan. Always terminal: only another input can fix it.
+/// The reason why there is no plan. It is always terminal: only a changed input can fix it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// A fact that every plan needs is not known.
@@ -73,18 +73,18 @@ pub enum Error {
         /// The field.
         field: &'static str,
     },
-    /// A manifest has a defect: one of the guard of nodes, or one that is shown before it is checked.
+    /// A manifest has a defect: a manifest of the guard of nodes, or one that is shown before it is checked.
     #[error(transparent)]
     Provider(#[from] provider::Error),
-    /// An external provider is asked for and refused: no other one stands in for it.
+    /// A requested external provider is refused. No other provider replaces it.
     #[error(transparent)]
     Refused(#[from] external::Refused),
-    /// A `CloudControllerManager` asks for what its provider cannot do, or does not say what it needs.
+    /// A `CloudControllerManager` requests something that its provider cannot do, or lacks a required input.
     #[error("CloudControllerManager/{ccm}: spec.{field}: {problem}")]
     Asked {
         /// Its name.
         ccm: String,
-        /// The field; in a text with the place.
+        /// The field, followed by the place in its text.
         field: String,
         /// The problem, and the fix.
         problem: String,
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// The plan with our label on each object.
+    /// Adds the operator's label to each object.
     #[must_use]
     pub fn labeled(mut self, set_id: &str) -> Self {
         if let Self::Objects { objects, .. } = &mut self {
@@ -130,7 +130,7 @@ impl Plan {
         self
     }
 
-    /// The objects, in the order of applying.
+    /// Returns the objects, in the order of applying.
     pub fn objects(&self) -> &[Object] {
         match self {
             Self::Nothing { .. } => &[],
@@ -139,13 +139,13 @@ impl Plan {
     }
 }
 
-/// Whether planned objects differ from earlier ones only in the digests of what pods mount, which restart them.
+/// Whether planned objects differ from earlier ones only in the digests of mounted data, which restart the pods.
 pub fn only_restarts(now: &[Object], then: &[Object]) -> bool {
     now.len() == then.len()
         && now.iter().zip(then).all(|(now, then)| now == then || without_digest(now) == without_digest(then))
 }
 
-/// An object without the digest of what its pods mount.
+/// Returns an object without the digest of the data that its pods mount.
 fn without_digest(object: &Object) -> Value {
     let mut value = object.value().clone();
     if let Some(Value::Object(annotations)) = value.pointer_mut("/spec/template/metadata/annotations") {
@@ -156,7 +156,7 @@ fn without_digest(object: &Object) -> Value {
 }
 
 impl OpenShift {
-    /// The objects of one phase. For the bootstrap VM only the images depend on the cluster.
+    /// Returns the objects of one phase. For the bootstrap VM, only the images depend on the cluster.
     pub fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
         if phase == Phase::Bootstrap {
             let pods = self.bootstrap_manifests.iter();

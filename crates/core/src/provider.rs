@@ -37,8 +37,8 @@ pub use patterns::is_file;
 /// The name of the CCM's container.
 pub const CCM: &str = "cloud-controller-manager";
 
-/// The Role of kube-system with which a cloud-controller-manager reads whose client certificates its port accepts. Of the cluster's
-/// own roles it is the only one that providers bind; without it most do not start.
+/// The Role in kube-system that lets a cloud-controller-manager read which client certificates its port must accept. It is the only
+/// one of the cluster's own roles that providers bind. Most providers do not start without it.
 pub const AUTHENTICATION_READER: &str = "extension-apiserver-authentication-reader";
 
 /// The place that a plan is for.
@@ -61,7 +61,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// The namespaces of a provider's own objects. For any Kubernetes kube-system stands for the managed namespace, too.
+    /// Returns the namespaces of a provider's own objects. On any Kubernetes, kube-system also represents the managed namespace.
     fn namespaces(self) -> &'static [&'static str] {
         match self {
             Self::OpenShift => &[DEFAULT_NAMESPACE, kubernetes::NAMESPACE],
@@ -70,7 +70,7 @@ impl Flavor {
     }
 }
 
-/// Whether a providerID is of the cloud whose providerIDs begin like this.
+/// Whether a providerID begins with one of the prefixes of a cloud.
 pub fn owns(provider_ids: &[String], provider_id: &str) -> bool {
     provider_ids.iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
 }
@@ -83,17 +83,17 @@ pub struct Error {
     pub file: String,
     /// The place in the file, where it is known.
     pub place: Option<Place>,
-    /// The problem and its fix, with little of what others have written.
+    /// The problem and its fix, with little untrusted text.
     pub problem: String,
 }
 
 impl Error {
-    /// A defect of a file, or of a place in it.
+    /// Returns a defect of a file, or of a place in it.
     pub fn new(file: &str, place: Option<Place>, problem: impl Into<String>) -> Self {
         Self { file: error::brief(file).into_owned(), place, problem: error::problem(problem.into()) }
     }
 
-    /// The same defect, described in other words.
+    /// Returns the same defect with another description.
     #[must_use]
     fn described(self, problem: impl Into<String>) -> Self {
         Self { problem: error::problem(problem.into()), ..self }
@@ -120,7 +120,7 @@ pub struct Contents<D> {
     pub manifests: Vec<Object>,
     /// The manifests of the bootstrap VM, unchanged. Only the flavor for OpenShift has some.
     pub bootstrap_manifests: Vec<Object>,
-    /// Where the provider comes from, if not with this program.
+    /// The origin of the provider, if it is not built in.
     pub origin: Option<Origin>,
 }
 
@@ -146,7 +146,7 @@ impl Describe for Described {
 }
 
 impl Provider {
-    /// The provider of these parsed providers, each of another flavor, or their first defect.
+    /// Combines parsed providers of different flavors into one provider, or returns their first defect.
     pub fn of(name: &str, parsed_providers: &[ParsedProvider]) -> Result<Self, Error> {
         let mut provider = Self { name: name.to_owned(), openshift: None, kubernetes: None };
         for parsed in parsed_providers {
@@ -158,13 +158,13 @@ impl Provider {
         Ok(provider)
     }
 
-    /// Whether both may serve the same cluster of OpenShift.
+    /// Whether both providers may serve the same OpenShift cluster.
     fn overlaps(&self, other: &Self) -> bool {
         let platforms = self.openshift.as_ref().zip(other.openshift.as_ref());
         platforms.is_some_and(|(one, other)| one.descriptor.platform.overlaps(&other.descriptor.platform))
     }
 
-    /// The origin of an external provider; `None` for a built-in one.
+    /// Returns the origin of an external provider, or `None` for a built-in one.
     pub fn origin(&self) -> Option<&Origin> {
         let of_openshift = self.openshift.as_ref().and_then(|one| one.origin.as_ref());
         of_openshift.or_else(|| self.kubernetes.as_ref()?.origin.as_ref())
@@ -179,7 +179,7 @@ impl<D: Describe> Contents<D> {
 }
 
 impl<D> Contents<D> {
-    /// The ConfigMaps and Secrets that its pods refer to when they run in this namespace.
+    /// Returns the ConfigMaps and Secrets that its pods refer to when they run in this namespace.
     pub fn references(&self, namespace: &str) -> BTreeSet<Reference> {
         let workloads = self.manifests.iter().filter_map(|object| Some((object.namespace(), object.pod_spec()?)));
         let in_namespace = |own: &'_ str| if own == DEFAULT_NAMESPACE { namespace.to_owned() } else { own.to_owned() };

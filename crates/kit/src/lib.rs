@@ -1,5 +1,5 @@
-//! The parts of a process with controllers: a client and watches, leases, health, metrics, logs and changes of files. They know no cloud
-//! and no product.
+//! The parts of a process with controllers: a client and watches, leases, health, metrics, logs and changes of files. They are
+//! independent of any cloud and product.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The parts of any controller process (IO): leases, health, metrics, logs. They know no cloud and no product.
+//! The parts of any controller process (IO): leases, health, metrics, logs. They are independent of any cloud and product.
 
 pub mod changes;
 pub mod dumps;

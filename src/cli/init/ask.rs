@@ -24,7 +24,7 @@ pub(in crate::cli) fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks for what a flag would give; an empty answer is the default. Without a terminal it is the default, or wrong usage.
+/// Asks for the value of a flag; an empty answer selects the default. Without a terminal, returns the default or a usage error.
 pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -> anyhow::Result<String> {
     if !is_terminal() {
         return Ok(match default {
@@ -48,7 +48,7 @@ pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -
     }
 }
 
-/// The provider that the signs show, or the answer of the user.
+/// Returns the provider that the signs show, or the answer of the user.
 pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign> {
     let names: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     if is_terminal() {
@@ -69,7 +69,7 @@ pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Res
     Ok(known.unwrap_or(Sign { provider: answer, because: "asked for".to_owned() }))
 }
 
-/// The credentials of a file or a folder, by the keys of the provider.
+/// Reads the credentials from a file or a folder, by the keys of the provider.
 pub(in crate::cli) fn credentials(path: &Path, needed: &Credentials) -> anyhow::Result<Values> {
     let failed = || format!("failed to read the credentials of {}", path.display());
     let values = if path.is_dir() {
@@ -77,7 +77,7 @@ pub(in crate::cli) fn credentials(path: &Path, needed: &Credentials) -> anyhow::
         for entry in fs::read_dir(path).with_context(failed)? {
             let file = entry.with_context(failed)?.path();
             let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            // What a kubelet or an editor keeps beside them.
+            // Hidden files are those of a kubelet or an editor.
             if !name.starts_with('.') && file.is_file() {
                 values.insert(name, files::read(&file).with_context(failed)?);
             }
@@ -89,7 +89,7 @@ pub(in crate::cli) fn credentials(path: &Path, needed: &Credentials) -> anyhow::
     values.map_err(anyhow::Error::msg).with_context(failed)
 }
 
-/// The credentials of the file that is given, or that is asked for.
+/// Reads the credentials from the given file, or from a file that the user names.
 pub(in crate::cli) fn asked_credentials(given: Option<&PathBuf>, needed: &Credentials) -> anyhow::Result<Values> {
     if let Some(path) = given {
         return credentials(path, needed);
@@ -107,7 +107,7 @@ pub(in crate::cli) fn asked_credentials(given: Option<&PathBuf>, needed: &Creden
     }
 }
 
-/// The text of a configuration.
+/// Reads the text of a configuration.
 pub(in crate::cli) fn text(path: &Path) -> anyhow::Result<String> {
     files::read_given(path).with_context(|| format!("failed to read the configuration {}", path.display()))
 }

@@ -17,7 +17,7 @@ use crate::{
     text::mask,
 };
 
-/// The name of a cluster that is given none.
+/// The default name of a cluster.
 const CLUSTER_NAME: &str = "kubernetes";
 
 pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Proposal> {
@@ -55,7 +55,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     }
     seen.leave_out_what_it_lacks(&mut proposed)?;
     if seen.is_taken(provider, &proposed).await? {
-        // With plain names only one is possible.
+        // Only one `CloudControllerManager` can have objects with plain names.
         proposed.name.clone_from(name);
     }
     Ok(Proposal { proposed, sign, migrated: Vec::new(), permissions: Permissions::default() })
@@ -98,7 +98,7 @@ fn controllers(args: &InitArgs, seen: &Seen, provider: &Kubernetes, proposed: &m
     Ok(())
 }
 
-/// The text of `--cloud-config`: in the object, or, if it holds a secret, in the Secret.
+/// Puts the text of `--cloud-config` into the object, or into the Secret if it contains a secret.
 pub(super) fn cloud_config(
     args: &InitArgs,
     file: &ConfigFile,
@@ -114,7 +114,7 @@ pub(super) fn cloud_config(
         }
         None => return Ok(()),
     };
-    // A configuration that is all that the cloud-controller-manager gets has the credentials, too, however they are called.
+    // A configuration that is the only input of the cloud-controller-manager also holds the credentials, whatever their keys.
     let is_all = file.required && !has_secret;
     if !is_all && mask::text(&text) == text {
         proposed.set("cloudConfig", json!({"inline": text}));
@@ -125,7 +125,7 @@ pub(super) fn cloud_config(
     Ok(())
 }
 
-/// The existing Secret, or a new one with the given credentials.
+/// Refers to the existing Secret, or adds a new one with the given credentials.
 async fn credentials(
     args: &InitArgs,
     seen: &Seen,

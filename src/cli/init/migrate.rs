@@ -43,7 +43,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
             break;
         }
     }
-    // What the API does not show, flags give.
+    // Flags provide the values that the API does not show.
     if let Some(file) = descriptor.cloud_config.as_ref().filter(|_| args.cloud_config.is_some()) {
         fresh::cloud_config(args, file, descriptor.credentials.is_some(), &secret_name, &mut proposed)?;
     }
@@ -55,7 +55,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     Ok(Proposal { proposed, sign, migrated, permissions })
 }
 
-/// The cloud-controller-manager that is migrated, and what belongs to it.
+/// Selects the cloud-controller-manager to migrate, and the workloads that belong to it.
 fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Kubernetes, Sign, Vec<Existing>)> {
     let Some(first) = seen.existing.first() else {
         bail!(

@@ -28,7 +28,7 @@ use crate::{
     text::{mask, output::printable},
 };
 
-/// How often another writer may be faster.
+/// The number of attempts if another client changes the object meanwhile.
 const TRIES: usize = 5;
 
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ pub struct AllowDeleteArgs {
     /// The node.
     pub name: String,
 
-    /// The `CloudControllerManager` whose cloud the node is of [default: the only one].
+    /// The `CloudControllerManager` of the node's cloud [default: the only one].
     #[arg(long, value_name = "NAME")]
     pub ccm: Option<String>,
 
@@ -69,10 +69,10 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
         if allow.contains(&entry.to_string()) {
             print(&format!("{name} is in spec.nodeDeletion.allow of CloudControllerManager {ccm} already\n"))?;
         } else {
-            // One for an earlier state of the node is of no use any more.
+            // An entry for an earlier state of the node is obsolete.
             allow.retain(|other| !other.starts_with(&format!("{}/", entry.node())));
             allow.push(entry.to_string());
-            // With the version that was read: what others have added meanwhile is not lost.
+            // The resourceVersion of the read keeps entries that another client has added meanwhile.
             let patch = Patch::Merge(json!({
                 "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
                 "spec": {"nodeDeletion": {"allow": allow}},
@@ -90,7 +90,7 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
     bail!("others have changed the CloudControllerManager {TRIES} times meanwhile; try again")
 }
 
-/// The `CloudControllerManager` of this name, or the only one.
+/// Returns the `CloudControllerManager` of this name, or the only one.
 async fn ccm(client: &kube::Client, named: Option<&str>) -> anyhow::Result<Value> {
     const NO_KIND: &str = "this cluster has no CloudControllerManagers: deletions of nodes are guarded only with them, and not on OpenShift";
     if let Some(name) = named {
@@ -109,7 +109,7 @@ async fn ccm(client: &kube::Client, named: Option<&str>) -> anyhow::Result<Value
     }
 }
 
-/// Why a node would be kept in spite of the list: what the rules for deletions demand of it.
+/// Returns the reason why the rules for deletions would keep a node despite the list.
 fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &NodeLabels)) -> Option<String> {
     let is_of_cloud = owns(provider_ids, &node.provider_id);
     let (name, id) = (&node.name, mask::message(&node.provider_id));
@@ -128,13 +128,13 @@ fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &
     }
 }
 
-/// Why the operator does nothing for the object at the moment.
+/// Returns the reason why the operator currently does nothing for the object.
 fn stalled(live: &Value) -> Option<&str> {
     let stalled = condition(live, STALLED);
     stalled["message"].as_str().filter(|_| stalled["status"] == "True")
 }
 
-/// What the operator will do with the node next.
+/// Describes the operator's next action on the node.
 fn outlook(name: &str, lifecycle: Lifecycle, stalled: Option<&str>) -> String {
     match (lifecycle, stalled) {
         (Lifecycle::Enabled, Some(why)) => {

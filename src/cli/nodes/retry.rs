@@ -1,4 +1,4 @@
-//! `nodes retry`: makes the cloud-controller-manager try again at once.
+//! `nodes retry`: makes the cloud-controller-manager retry at once.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -33,13 +33,13 @@ use crate::{
     text::output::printable,
 };
 
-/// The annotation whose change makes a cloud-controller-manager try again.
+/// The annotation whose change makes a cloud-controller-manager retry.
 const ANNOTATION: &str = "ccm-operator.dev/retry";
 
-/// How often the node is read.
+/// The interval between two reads of the node.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How many times the node is read until the logs are read once.
+/// The number of reads of the node for each read of the logs.
 const READS_PER_LOG: u32 = 3;
 
 #[derive(Args, Debug)]
@@ -55,7 +55,7 @@ pub struct RetryArgs {
     pub timeout: Duration,
 }
 
-/// Makes the cloud-controller-manager try again, and reports how that went.
+/// Makes the cloud-controller-manager retry, and reports the result.
 pub(super) async fn run(args: &RetryArgs, catalog: &Catalog) -> anyhow::Result<ExitCode> {
     let (client, name) = (args.cluster.client().await?, args.name.as_str());
     let Some(node) = node(&client, name).await? else { bail!("there is no node {name:?}") };
@@ -106,11 +106,11 @@ async fn node(client: &Client, name: &str) -> anyhow::Result<Option<Node>> {
     Ok(objects::get(client, &NODE, "", name).await?.as_ref().map(Node::of))
 }
 
-/// On a terminal, a line that the next one replaces.
+/// On a terminal, writes a line that the next one replaces.
 fn progress(text: &str) {
     let mut stderr = io::stderr();
     if stderr.is_terminal() {
-        // Nobody needs it.
+        // A failure is harmless: progress is optional.
         let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
     }
 }
@@ -130,7 +130,7 @@ async fn has_failed_since(before: &Evidence, client: &Client, name: &str) -> boo
 
 /// Whether the new lines of a log report a failed attempt for this node.
 fn has_failed(before: &[String], now: &[String], name: &str) -> bool {
-    // A line that has gone is older than all that are there.
+    // A missing line is older than all remaining lines.
     let known = before.last().and_then(|last| now.iter().rposition(|line| line == last)).map_or(0, |at| at + 1);
     let new = now.get(known..).unwrap_or_default();
     matches!(Log::of(new).attempts.get(name), Some(Attempt::Failed(_) | Attempt::Skipped))

@@ -18,10 +18,10 @@ use crate::{
 /// The width of a page.
 const WIDTH: usize = 100;
 
-/// Stands for a value that is unknown or absent.
+/// The placeholder for an unknown or absent value.
 const NONE: &str = "-";
 
-/// A table of all nodes, followed by the fixes.
+/// Renders a table of all nodes, followed by the fixes.
 pub(super) fn all(report: &NodesReport, now: Timestamp) -> String {
     let rows: Vec<_> = report.nodes.iter().map(|node| row(node, now)).collect();
     let mut text = if rows.is_empty() {
@@ -43,7 +43,7 @@ fn row(node: &Diagnosis, now: Timestamp) -> [String; 5] {
     [node.node.clone(), or_none(&node.provider), state(node, now), reasons, or_none(&shortened(&node.provider_id))]
 }
 
-/// Each reason once for each advice, with how many nodes have it: not every node may be treated alike.
+/// Lists each reason once for each fix, with the number of its nodes, because the fix can differ between nodes.
 fn what_to_do(report: &NodesReport) -> String {
     let mut reasons: BTreeMap<(Reason, &str), usize> = BTreeMap::new();
     for Finding { reason, fix, .. } in report.nodes.iter().flat_map(|node| &node.findings) {
@@ -59,7 +59,7 @@ fn what_to_do(report: &NodesReport) -> String {
     format!("\n{}", table(["REASON", "NODES", "WHAT TO DO"], &rows))
 }
 
-/// Everything about a node.
+/// Renders all details of a node.
 pub(super) fn one(report: &NodesReport, now: Timestamp) -> String {
     let mut text = report.nodes.iter().map(|node| page(node, now)).collect::<Vec<_>>().join("\n");
     text += &not_shown(&report.unseen);
@@ -81,7 +81,7 @@ fn page(node: &Diagnosis, now: Timestamp) -> String {
     if !node.observations.is_empty() {
         text += "\nLooked at:\n";
     }
-    // What could not be looked at stands at the end.
+    // Sources that could not be read are listed at the end.
     for Observation { what, showed, .. } in node.observations.iter().filter(|one| one.was_seen) {
         let lines = wrap(showed, WIDTH - 4).into_iter().map(|line| format!("    {line}\n"));
         text.extend([format!("  {what}\n")].into_iter().chain(lines));
@@ -100,7 +100,7 @@ fn details(finding: &Finding) -> String {
     text
 }
 
-/// The sources that could not be read, each with a command that reads it.
+/// Lists the sources that could not be read, each with a command that reads it.
 fn not_shown(unseen: &[Unseen]) -> String {
     let lines = unseen.iter().map(|Unseen { what, why, command }| {
         format!("\n{}\n  {command}\n", wrap(&format!("not looked at: {what}: {why}; to look at it:"), WIDTH).join("\n"))
@@ -112,7 +112,7 @@ fn or_none(text: &str) -> String {
     if text.is_empty() { NONE.to_owned() } else { text.to_owned() }
 }
 
-/// The state of a node, and since when it has waited.
+/// Describes the state of a node, and how long it has lasted.
 fn state(node: &Diagnosis, now: Timestamp) -> String {
     let since = node.since.as_ref().map(|since| format!(", {}", age(since, now))).unwrap_or_default();
     match node.state {
@@ -124,7 +124,7 @@ fn state(node: &Diagnosis, now: Timestamp) -> String {
     }
 }
 
-/// A providerID without its middle: the paths of some clouds are longer than a line.
+/// Shortens a providerID in the middle, because the paths of some clouds are longer than a line.
 fn shortened(id: &str) -> String {
     let Some((scheme, path)) = id.split_once("://") else { return id.to_owned() };
     match path.rsplit_once('/') {

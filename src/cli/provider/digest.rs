@@ -23,8 +23,8 @@ use crate::{
 /// Flags of `provider digest`.
 #[derive(Args, Debug)]
 pub struct DigestArgs {
-    /// A provider's folder, tar or OCI image layout, and standard error says which one it is; the *.yaml of a policy for
-    /// providers; or a provider by its name in `provider list`. `./NAME` is always a path.
+    /// A provider's folder, tar or OCI image layout (standard error shows the detected form); the *.yaml of a policy for providers; or a
+    /// name from `provider list`. `./NAME` is always a path.
     #[arg(value_name = "PATH|NAME")]
     pub target: String,
 
@@ -64,7 +64,7 @@ fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
     Ok(Pin { name, form: json!(loaded.form), digest: loaded.digest })
 }
 
-/// Says what the operator would refuse, so that the user knows it before pinning the package.
+/// Warns if the operator would refuse the package, before the user pins it.
 pub(super) fn warn_of_refusal(target: &str, loaded: &LoadedPackage, policy: &Policy) {
     let is_external = !matches!(loaded.form, Form::BuiltIn);
     let defects = is_external.then(|| verify::check_external(&loaded.package.parsed_providers(), policy));
@@ -73,7 +73,7 @@ pub(super) fn warn_of_refusal(target: &str, loaded: &LoadedPackage, policy: &Pol
     }
 }
 
-/// The digest of what is a policy, as the operator would read it.
+/// Returns the pin of a policy, which is read as by the operator.
 fn policy(target: &str) -> anyhow::Result<Pin> {
     let file = PolicyFile { path: target.into(), digest: None };
     let text =

@@ -21,7 +21,7 @@ use crate::{
 /// Flags of `provider list`.
 #[derive(Args, Debug)]
 pub struct ListArgs {
-    /// The external providers, and the flags that an operator has with them.
+    /// The external providers, and the operator's flags for them.
     #[command(flatten)]
     pub providers: ProviderFlags,
 
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
     externals.accepted().for_each(|one| summaries.extend(external(one, &catalog)));
     let refused = catalog.refused().iter().map(|refused| format!("{refused}\n"));
     let refused: String = refused.collect();
-    // Then none is used.
+    // If one provider is refused, none is used.
     let notes =
         if refused.is_empty() { show::list_notes(&summaries) } else { format!("\n{refused}no provider is used\n") };
     print(&args.output.write(&summaries, || show::list_table(&summaries) + &notes)?)?;

@@ -34,23 +34,24 @@ images without a digest.
 Comments that begin with \"Edit\" mark what only the cloud's documentation tells; what stands there is
 the most careful answer. The next commands are in acme/README.md.";
 
-/// Flags of `provider new`, named after the fields of descriptors and manifests. Without --image a terminal is asked for them.
+/// Flags of `provider new`, named after the fields of descriptors and manifests. Without --image, the command asks for them on the
+/// terminal.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct NewArgs {
-    /// The provider's name, which is that of the folder and begins the names of its objects.
+    /// The provider's name, which is also the name of the folder and the prefix of the names of its objects.
     pub name: String,
 
-    /// The flavors that it gets.
+    /// The flavors of the provider.
     #[arg(long, value_enum, default_value_t)]
     pub flavor: Flavors,
 
-    /// The image of the cloud-controller-manager, with its tag and its digest, without which the operator refuses the provider.
-    /// Without the flag, what no flag gives is asked for on the terminal.
+    /// The image of the cloud-controller-manager, with its tag and its digest; the operator refuses a provider without a digest. Without
+    /// the flag, the command asks for all missing values on the terminal.
     #[arg(long, value_name = "REPOSITORY:TAG[@sha256:DIGEST]")]
     pub image: Option<ImageReference>,
 
-    /// How the cloud numbers its versions [default: as the tag looks].
+    /// The numbering of the cloud's versions [default: detected from the tag].
     #[arg(long, value_parser = choice(RULES))]
     pub rule: Option<VersionRule>,
 
@@ -66,7 +67,7 @@ pub struct NewArgs {
     #[arg(long)]
     pub holds_credentials: bool,
 
-    /// The variables in which the program reads its credentials, each with its key in the Secret, comma-separated.
+    /// The variables from which the program reads its credentials, each with its key in the Secret, comma-separated.
     #[arg(long, value_name = "VARIABLE=KEY", value_delimiter = ',')]
     pub credentials: Vec<String>,
 
@@ -78,7 +79,7 @@ pub struct NewArgs {
     #[arg(long)]
     pub routes: bool,
 
-    /// How the providerIDs begin that it writes on nodes [default: NAME://].
+    /// The prefix of the providerIDs that it writes on nodes [default: NAME://].
     #[arg(long, value_name = "PREFIX")]
     pub provider_id: Option<String>,
 
@@ -109,7 +110,7 @@ const RULES: [(VersionRule, &str, &str); 3] = [
 pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     scaffold::check_name(&args.name, &embedded::names()).map_err(|problem| wrong_usage(&problem))?;
     let folder = PathBuf::from(&args.name);
-    // Before somebody is asked for anything.
+    // Fails before the user is asked anything.
     if let Some(error) = scaffold::write::is_taken(&folder) {
         return Err(error.into());
     }
@@ -133,7 +134,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The options from the flags. The image is the only option without a default: if it is missing, the user is asked for all options.
+/// Reads the options from the flags. The image is the only option without a default: if it is missing, the user is asked for all options.
 fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let (name, asks) = (&args.name, Asks { is_on: args.image.is_none() });
     let question = "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST";
@@ -178,15 +179,15 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
     })
 }
 
-/// Questions about what no flag gives.
+/// The questions about options without a flag.
 #[derive(Clone, Copy)]
 struct Asks {
-    /// Whether the user is asked for options with a default, too.
+    /// Whether the user is also asked for options with a default.
     is_on: bool,
 }
 
 impl Asks {
-    /// The value of a flag, or the answer of the user, who is asked again if it is invalid.
+    /// Returns the value of a flag, or the answer of the user, who is asked again if it is invalid.
     fn given<T>(
         self,
         given: Option<&str>,
@@ -201,7 +202,7 @@ impl Asks {
         }
     }
 
-    /// The same where there may be nothing.
+    /// Returns an optional value in the same way.
     fn optional<T>(
         self,
         given: Option<&str>,
@@ -215,7 +216,7 @@ impl Asks {
     }
 }
 
-/// The answer of the user, who is asked again if it is invalid.
+/// Returns the answer of the user, who is asked again if it is invalid.
 fn asked<T>(
     flag: &str,
     question: &str,
@@ -244,7 +245,7 @@ fn command(text: &str) -> Result<String, String> {
     if is_plain { Ok(text.to_owned()) } else { Err("must be the path or the name of one program".to_owned()) }
 }
 
-/// A key of a Secret or a ConfigMap.
+/// Parses a key of a Secret or a ConfigMap.
 fn file(text: &str) -> Result<String, String> {
     if is_file(text) {
         return Ok(text.to_owned());

@@ -21,18 +21,17 @@ use crate::{
 /// Flags of `provider pack`.
 #[derive(Args, Debug)]
 pub struct PackArgs {
-    /// A provider's folder, tar or OCI image layout; or a provider by its name in `provider list`. `./NAME` is always a path.
+    /// A provider's folder, tar or OCI image layout; or a name from `provider list`. `./NAME` is always a path.
     ///
-    /// A package that the operator would refuse is written all the same, with a warning. `provider verify` fails for it.
+    /// A package that the operator would refuse is written with a warning. `provider verify` fails for it.
     #[arg(value_name = "PATH|NAME")]
     pub target: String,
 
-    /// The file to write; - is the standard output, and the digest is then on standard error [default: NAME.tar, with
-    /// --configmap NAME.yaml].
+    /// The file to write; with -, the standard output, the digest is on standard error [default: NAME.tar, or NAME.yaml with --configmap].
     #[arg(short, long, value_name = "FILE", conflicts_with = "oci_layout")]
     pub output: Option<PathBuf>,
 
-    /// Write a ConfigMap that carries the tar, to be mounted into the operator's Pod.
+    /// Write a ConfigMap that contains the tar, for a mount in the operator's Pod.
     #[arg(long, conflicts_with = "oci_layout")]
     pub configmap: bool,
 
@@ -40,10 +39,10 @@ pub struct PackArgs {
     #[arg(long, visible_alias = "operator-namespace", default_value = NAME, requires = "configmap")]
     pub namespace: String,
 
-    /// Write the layout of an OCI image to this folder, which must not exist or be empty; its name is the provider's.
+    /// Write an OCI image layout to this folder, which must be empty or not exist, and must have the provider's name.
     ///
-    /// `skopeo copy --preserve-digests oci:DIR docker://IMAGE` copies it to a registry. Mounted as an image volume, it is the
-    /// provider's folder, whose digest is that of the tar.
+    /// `skopeo copy --preserve-digests oci:DIR docker://IMAGE` copies it to a registry. As an image volume, it is the provider's folder,
+    /// with the same digest as the tar.
     #[arg(long, value_name = "DIR")]
     pub oci_layout: Option<PathBuf>,
 
@@ -97,10 +96,10 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     print(&format!("{}\n", package.digest()))
 }
 
-/// Refuses a file name under which the package could not be read: a pinned package is expected under its name.
+/// Refuses a file name under which the package could not be read, because a pinned package is expected under its name.
 fn check_name(path: &Path, package: &Package, extension: &str) -> anyhow::Result<()> {
     let name = package.name();
-    // A device has the name that it has.
+    // A device keeps its own name.
     let is_file = path.is_file() || path.is_dir() || !path.exists();
     if is_file && path.file_stem().is_some_and(|stem| stem != name) {
         let right = path.with_file_name(format!("{name}{extension}"));
@@ -113,9 +112,9 @@ fn check_name(path: &Path, package: &Package, extension: &str) -> anyhow::Result
     Ok(())
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A rename would put the file in the place of a device.
+    // A rename would replace a device with the file.
     if path.exists() && !path.is_file() {
         return Err(io::Error::other("not a regular file; - is the standard output"));
     }

@@ -18,12 +18,11 @@ use crate::{
 /// Flags of `provider rbac`.
 #[derive(Args, Debug)]
 pub struct RbacArgs {
-    /// A provider by its name in `provider list`, or one provider's own folder, tar or OCI image layout; `./NAME` is always a folder or
-    /// file.
+    /// A name from `provider list`, or the folder, tar or OCI image layout of one provider; `./NAME` is always a path.
     #[arg(value_name = "NAME|PATH")]
     pub target: String,
 
-    /// The kind of cluster [default: the one that the provider is for; required if it is for both].
+    /// The kind of cluster [default: the provider's flavor; required if it has both].
     #[arg(long, value_parser = choice(FLAVORS))]
     pub flavor: Option<Flavor>,
 
@@ -31,13 +30,13 @@ pub struct RbacArgs {
     #[arg(long, value_parser = namespace)]
     pub namespace: Option<String>,
 
-    /// The namespaces in which the cloud-controller-manager may be, comma-separated; with --flavor kubernetes [default:
-    /// kube-system, or one of the provider's name where it may not be there].
+    /// The namespaces in which the cloud-controller-manager may run, comma-separated; with --flavor kubernetes [default: kube-system, or
+    /// the provider's name if kube-system is not allowed].
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace)]
     pub namespaces: Vec<String>,
 
-    /// The names that `CloudControllerManager`s may have, comma-separated, as the installation has them; with --flavor kubernetes
-    /// [default: cluster].
+    /// The names that `CloudControllerManager`s may have, comma-separated, as in the installation; with --flavor kubernetes [default:
+    /// cluster].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = ccm_name)]
     pub names: Vec<String>,
 
@@ -96,7 +95,7 @@ fn for_kubernetes(args: &RbacArgs, provider: &Kubernetes, operator_namespace: &s
     Ok(rbac::kubernetes(provider, &names, &namespaces, &secrets, operator_namespace)?)
 }
 
-/// The provider that is asked for. Nobody should apply what is printed for a provider that the operator refuses.
+/// Returns the requested provider. Fails if the operator would refuse it, because nobody should apply its permissions then.
 fn provider(args: &RbacArgs) -> anyhow::Result<Provider> {
     match GivenProviders::of(&args.target)? {
         GivenProviders::Provider(loaded) => args.policy.accept(&args.target, loaded),

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Providers to look at.
+/// The providers given to a command.
 pub(super) enum GivenProviders {
     /// A folder with `assets/CLOUD/` of many providers, and the install payload if it has one.
     Tree(Vec<ParsedProvider>, Option<Payload>),
@@ -37,7 +37,7 @@ impl GivenProviders {
     }
 }
 
-/// The package of a built-in provider, by its name, or the package at a path.
+/// Loads the package of a built-in provider, by its name, or the package at a path.
 pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
     let path = Path::new(target);
     if embedded::names().contains(&target) {
@@ -47,11 +47,11 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
         }
         return Ok(LoadedPackage { digest: package.digest().to_owned(), package, form: Form::BuiltIn });
     }
-    // A path without access gets its own error where it is read.
+    // The read of a path without access has its own error.
     if path.try_exists().unwrap_or(true) {
         return Ok(package::read(path)?);
     }
-    // The operator's arguments have the digest of a package behind its path.
+    // In the operator's arguments, the digest of a package follows its path.
     if let Some((path, _)) = target.rsplit_once(PIN) {
         return Err(wrong_usage(&format!("{target}: give the path without {PIN}…: {path}")));
     }
@@ -62,7 +62,7 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
     Err(wrong_usage(&format!("{unknown}, and there is no folder or file of this name")))
 }
 
-/// The parsed providers of a package. The files of built-in ones have their paths in the repository.
+/// Returns the parsed providers of a package. The files of built-in providers have their paths in the repository.
 pub(super) fn parsed_providers(loaded: &LoadedPackage) -> Vec<ParsedProvider> {
     if loaded.form == Form::BuiltIn {
         embedded::parsed_providers_of(loaded.package.name())
@@ -71,14 +71,14 @@ pub(super) fn parsed_providers(loaded: &LoadedPackage) -> Vec<ParsedProvider> {
     }
 }
 
-/// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have: the author of a package must
-/// not decide that it is checked by fewer rules. The image layout of a package and the mount of a `ConfigMap` are never a tree.
+/// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have, because the author of a package
+/// must not be able to select fewer rules. The image layout of a package and the mount of a `ConfigMap` are never a tree.
 fn is_tree(path: &Path) -> bool {
     if ["oci-layout", "..data"].iter().any(|mark| path.join(mark).symlink_metadata().is_ok()) {
         return false;
     }
     let Ok(entries) = path.join("assets").read_dir() else {
-        // The error names what it lacks.
+        // The error of a tree names the missing part.
         return path.is_dir() && !path.join("assets").exists();
     };
     let mut entries = entries.flatten();

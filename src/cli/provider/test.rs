@@ -69,23 +69,23 @@ lease and a port of their own and the label ccm-operator.dev/test. All of it is 
 after Ctrl-C; a second Ctrl-C leaves it, and prints the commands that remove it. A provider that may
 only be in kube-system is tested there. What the cloud's own code does when it starts, it does.";
 
-/// The random part of a name, without vowels, as Kubernetes makes them.
+/// The characters of the random part of a name, without vowels, as in Kubernetes.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The ports among which one is chosen: above those of Kubernetes, below those of Services and of outgoing connections.
+/// The range from which a port is chosen: above the ports of Kubernetes, below those of Services and of outgoing connections.
 const PORTS: std::ops::Range<u16> = 11_000..20_000;
 
 /// The interval between two reads of the pods.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How many lines of a log are shown, and how many bytes are read for them.
+/// The number of log lines to show, and the number of bytes to read for them.
 const LOG: (i64, i64) = (15, 64 << 10);
 
 /// Flags of `provider test`.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct TestArgs {
-    /// A provider's folder, tar or OCI image layout, or a provider by its name in `provider list`; `./NAME` is always a folder.
+    /// A provider's folder, tar or OCI image layout, or a name from `provider list`; `./NAME` is always a path.
     #[arg(value_name = "FOLDER|NAME")]
     pub target: String,
 
@@ -101,7 +101,7 @@ pub struct TestArgs {
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub secret: Option<String>,
 
-    /// Also run the controller that initializes nodes. What it writes on nodes stays.
+    /// Also run the controller that initializes nodes. Its changes to nodes remain.
     #[arg(long)]
     pub initialize: bool,
 
@@ -109,12 +109,12 @@ pub struct TestArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
 
-    /// The address of the API server for its pods, if it is not that of the distribution: where the address of the Service
-    /// `kubernetes` leads nowhere yet, because something else than kube-proxy serves it.
+    /// The address of the API server for the test's pods, if it differs from that of the distribution: for example, if the address of the
+    /// Service `kubernetes` does not work yet, because another program than kube-proxy serves it.
     #[arg(long, value_name = "HOST:PORT", value_parser = api_server)]
     pub api_server: Option<ApiServer>,
 
-    /// How long to wait for a pod that is ready.
+    /// How long to wait for a ready pod.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub timeout: Duration,
 
@@ -127,7 +127,7 @@ pub struct TestArgs {
     pub output: OutputFormat,
 }
 
-/// How the wait has ended.
+/// The result of the wait for a ready pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Ready,
@@ -135,7 +135,7 @@ enum End {
     Stopped,
 }
 
-/// A test that is ready to be made.
+/// A test that is ready to start.
 struct Test<'a> {
     client: &'a Client,
     provider: &'a Kubernetes,
@@ -191,7 +191,7 @@ async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<TrialRep
     let started = Instant::now();
     let found = test.start_and_watch(&mut made, &mut stop).await;
     let seconds = started.elapsed().as_secs();
-    // What the pods say has to be read while they are there.
+    // The state and the logs of the pods must be read before their removal.
     let report = match found {
         Ok(End::Stopped) => Err(anyhow::anyhow!("stopped by a signal before a pod was ready")),
         Ok(end) => test.report(end, seconds).await,
@@ -213,13 +213,13 @@ async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<TrialRep
 }
 
 impl Test<'_> {
-    /// Names the permissions that are missing, before anything is made.
+    /// Fails with the missing permissions before any object is created.
     async fn check_permissions(&self) -> anyhow::Result<()> {
         let needed = self.needs();
         let of_all = needed.union(&needs_to(&[], &self.objects)).cloned().collect();
-        // Nobody may be kept from asking about oneself; if somebody is, the API server says the rest.
+        // Users may normally review their own permissions. If not, the API server refuses the requests later.
         let Ok(lacking) = missing(self.client, None, of_all).await? else { return Ok(()) };
-        // What its roles grant has to be held, unless one may escalate.
+        // The creator of a role must have its permissions, unless they may escalate.
         let of_roles =
             ["clusterroles", "roles"].map(|plural| need("escalate", "rbac.authorization.k8s.io", plural, "", ""));
         let escalates = missing(self.client, None, of_roles.into()).await?;
@@ -230,7 +230,7 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// The permissions for the objects of the test and for reading its pods.
+    /// Returns the permissions for the objects of the test and for reading its pods.
     fn needs(&self) -> BTreeSet<Need> {
         const VERBS: [&str; 3] = ["create", "get", "delete"];
         let (own, mut needs) = (&self.ccm.spec.namespace, BTreeSet::new());
@@ -258,7 +258,7 @@ impl Test<'_> {
     async fn start_and_watch(&self, made: &mut Objects<'_>, stop: &mut Stop) -> anyhow::Result<End> {
         let name = self.trial.name;
         if self.has_namespace() {
-            // Its pods are on the network of the host.
+            // The pods use the host network.
             let labels = json!({LABEL: name, "pod-security.kubernetes.io/enforce": "privileged"});
             let namespace =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
@@ -280,7 +280,7 @@ impl Test<'_> {
         }
     }
 
-    /// Waits for a pod that is ready, and says what changes meanwhile.
+    /// Waits for a ready pod, and prints the reasons for the wait.
     async fn watch(&self) -> anyhow::Result<End> {
         let deadline = Instant::now() + self.timeout;
         let mut said = BTreeSet::new();
@@ -309,7 +309,7 @@ impl Test<'_> {
         Ok(End::TimedOut)
     }
 
-    /// Its pods, and the Events of their namespace.
+    /// Reads the pods of the test, and the Events of their namespace.
     async fn live(&self) -> Result<(Vec<Value>, Vec<Value>), read::Error> {
         let own = format!("{}={}", INSTANCE_LABEL, self.trial.name);
         let namespace = &self.ccm.spec.namespace;
@@ -340,7 +340,7 @@ impl Test<'_> {
         })
     }
 
-    /// Reads the last lines of the logs of its containers; one that cannot be read stays empty.
+    /// Reads the last lines of the logs of a pod's containers; an unreadable log stays empty.
     async fn read_logs(&self, pod: &mut TrialPod) {
         let logs: Api<v1::Pod> = Api::namespaced(self.client.clone(), &self.ccm.spec.namespace);
         let containers: Vec<_> = pod.containers.iter().map(|one| (one.name.clone(), one.has_ended())).collect();

@@ -29,7 +29,7 @@ pub struct CcmArgs {
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
 
-    /// The version of Kubernetes, such as 1.35, by which the version of the image is chosen.
+    /// The version of Kubernetes, such as 1.35, which selects the version of the image.
     #[arg(long, value_name = "VERSION")]
     pub kubernetes_version: Minor,
 
@@ -57,7 +57,7 @@ pub(super) fn run(args: &CcmArgs) -> anyhow::Result<()> {
     args.destination.write(&write::cluster_files(plan.objects())?)
 }
 
-/// Warns of what the operator would report.
+/// Prints the warnings that the operator would report.
 fn warn(catalog: &Catalog, ccm: &Ccm) -> anyhow::Result<()> {
     if ccm.spec.management == Management::Paused {
         say("spec.management is Paused: the operator would change nothing");

@@ -37,7 +37,7 @@ Example:
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct InstallArgs {
-    /// The providers that may be asked for, comma-separated; required unless --provider is given. The operator gets the permissions that
+    /// The providers that may be requested, comma-separated; required unless --provider is given. The operator gets the permissions that
     /// they need.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub providers: Vec<String>,
@@ -49,11 +49,11 @@ pub struct InstallArgs {
     #[command(flatten)]
     pub cluster: KubernetesFlags,
 
-    /// The address of the API server for the operator, if it is not that of the distribution.
+    /// The address of the API server for the operator, if it differs from that of the distribution.
     #[arg(long, value_name = "HOST:PORT", value_parser = api_server)]
     pub api_server: Option<ApiServer>,
 
-    /// The namespaces in which cloud-controller-managers may be, comma-separated.
+    /// The namespaces in which cloud-controller-managers may run, comma-separated.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace, default_value = KUBE_SYSTEM)]
     pub namespaces: Vec<String>,
 
@@ -66,18 +66,17 @@ pub struct InstallArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
     pub secrets: Vec<String>,
 
-    /// Let cloud-controller-managers delete nodes that the operator has confirmed, where a CloudControllerManager asks for that.
-    /// The operator gets the permissions for it, that to delete nodes included.
+    /// Let cloud-controller-managers delete nodes that the operator has confirmed, if a CloudControllerManager requests it. The operator
+    /// gets the permissions for it, including the permission to delete nodes.
     #[arg(long)]
     pub node_deletion: bool,
 
-    /// Serve the operator's metrics on every address of its nodes, for a Prometheus that scrapes them [default: only the nodes
-    /// themselves reach them].
+    /// Serve the operator's metrics on all addresses of its nodes, for Prometheus [default: only the nodes themselves can reach them].
     #[arg(long)]
     pub expose_metrics: bool,
 
-    /// The Secret in the operator's namespace with tls.crt and tls.key of its metrics server, which may be created later
-    /// [default: none, and the operator makes a certificate itself].
+    /// The Secret in the operator's namespace with tls.crt and tls.key of its metrics server, which may be created later [default: none;
+    /// the operator creates its own certificate].
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub metrics_certificate_secret: Option<String>,
 
@@ -87,8 +86,8 @@ pub struct InstallArgs {
     #[command(flatten)]
     pub external: ProviderFlags,
 
-    /// The external providers, comma-separated, whose objects the operator is to delete, because they are not given any more. A
-    /// built-in provider of the same name takes their place.
+    /// The external providers, comma-separated, that are no longer given and whose objects the operator is to delete. A built-in provider
+    /// of the same name replaces them.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = provider_name, help_heading = EXTERNAL_PROVIDERS)]
     pub remove_provider: Vec<String>,
 
@@ -105,13 +104,13 @@ pub(super) fn run(args: &InstallArgs) -> anyhow::Result<()> {
     args.destination.write(&files)
 }
 
-/// The files of the installation.
+/// Returns the files of the installation.
 fn files(args: &InstallArgs, externals: &ExternalProviders) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let catalog = externals.catalog();
     catalog.check()?;
     let providers = chosen(args, externals, &catalog)?;
     warn_of_policy(externals);
-    // Their permissions stand apart: a policy may allow more than those of the operator's own providers need.
+    // External providers have separate permissions, because a policy may allow more than built-in providers need.
     let (external, providers): (Vec<_>, Vec<_>) = providers.into_iter().partition(|one| one.origin.is_some());
     let installation = Installation {
         namespaces: or_default(&args.namespaces, Vec::new),
@@ -149,7 +148,7 @@ fn files(args: &InstallArgs, externals: &ExternalProviders) -> anyhow::Result<Ve
     Ok(files)
 }
 
-/// The providers that may be asked for, by name.
+/// Returns the providers that may be requested, by name.
 fn chosen<'a>(
     args: &InstallArgs,
     externals: &ExternalProviders,
@@ -179,7 +178,7 @@ fn chosen<'a>(
     Ok(providers)
 }
 
-/// Says that the policy is about other providers only, as `provider verify` does: a name may be mistyped.
+/// Warns if the policy names only other providers, as `provider verify` does, because a name may be mistyped.
 fn warn_of_policy(externals: &ExternalProviders) {
     let Ok(Some(Ok(policy))) = externals.policy().map(|text| text.map(Policy::parse)) else { return };
     let of_others: Option<Vec<_>> = externals.accepted().map(|one| policy.is_of_others(&one.provider.name)).collect();
@@ -188,7 +187,7 @@ fn warn_of_policy(externals: &ExternalProviders) {
     }
 }
 
-/// The packages of external providers that the installation carries.
+/// Returns the packages of external providers that the installation carries.
 fn carried(externals: &ExternalProviders) -> anyhow::Result<CarriedProviders> {
     Ok(CarriedProviders {
         packages: externals.accepted().map(|external| external.package.clone()).collect(),
@@ -198,7 +197,7 @@ fn carried(externals: &ExternalProviders) -> anyhow::Result<CarriedProviders> {
     })
 }
 
-/// Refuses namespaces if the cloud-controller-manager may be in none of them.
+/// Refuses namespaces if the cloud-controller-manager may run in none of them.
 pub(in crate::cli) fn check_namespaces(
     given: &[String],
     Descriptor { name, namespaces, .. }: &Descriptor,
@@ -210,13 +209,13 @@ pub(in crate::cli) fn check_namespaces(
     Ok(())
 }
 
-/// The Secret of a provider has its name, unless `--secrets` says otherwise.
+/// Returns the Secrets of providers, which have the providers' names unless `--secrets` is given.
 pub(in crate::cli) fn named_secrets(providers: &[&Kubernetes]) -> Vec<String> {
     let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
     descriptors.map(|one| one.name.clone()).collect()
 }
 
-/// The name of a provider.
+/// Parses the name of a provider.
 fn provider_name(text: &str) -> Result<String, &'static str> {
     if namespace(text).is_ok() && text.starts_with(|first: char| first.is_ascii_lowercase()) {
         Ok(text.to_owned())

@@ -34,7 +34,7 @@ pub struct OpenShiftFiles {
 }
 
 impl OpenShiftFiles {
-    /// These files, and no other.
+    /// Returns these files, and no others.
     fn files(&self) -> Files {
         Files {
             infrastructure: self.cluster_infrastructure_file.clone(),
@@ -52,7 +52,7 @@ Example:
       the kubelet's static pods, and /etc/kubernetes/ccm/config/cloud.conf";
 
 /// Flags of `render bootstrap`.
-// By its group `render` knows that they are given. clap fills the group of a struct with flattened fields only on request.
+// The group shows `render` whether these flags are given. clap fills the group of a struct with flattened fields only on request.
 #[derive(Args, Debug)]
 #[command(after_long_help = BOOTSTRAP_HELP)]
 #[group(arg = "dest_dir")]
@@ -80,7 +80,7 @@ pub(super) fn bootstrap(args: &BootstrapArgs) -> anyhow::Result<()> {
     let plan = planned(&catalog, &facts, Phase::Bootstrap)?;
     let config_map = files.cloud_config_map()?;
     let given = files.cloud_config(&facts.cloud_config, config_map.as_ref())?;
-    // Static pods name the file whether there is a configuration or not.
+    // Static pods refer to the file even without a configuration.
     let settings = catalog.provider(&facts).and_then(|provider| provider.descriptor.cloud_config.as_ref());
     if let Some(settings) = settings {
         warn(&files, settings, &facts, config_map.as_ref());
@@ -90,8 +90,8 @@ pub(super) fn bootstrap(args: &BootstrapArgs) -> anyhow::Result<()> {
     write_below(&args.dest_dir, &["bootstrap", "config"], &files)
 }
 
-/// Warns of a configuration that the cluster will not read, or refuse: it is written as it is, and the installation would fail
-/// only later.
+/// Warns of a configuration that the cluster will ignore or refuse, because it is written unchanged and the installation would fail only
+/// later.
 fn warn(files: &Files, settings: &CloudConfigSettings, facts: &Facts, config_map: Option<&Value>) {
     let preview = Preview::new(settings, facts, config_map);
     let file = files.cloud_config.as_ref().map_or("the cluster".into(), |path| path.display().to_string());

@@ -55,7 +55,7 @@ pub(super) fn run(args: &PayloadArgs) -> anyhow::Result<()> {
     let mut files = Vec::new();
     for (name, bytes) in embedded::manifests() {
         let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
-        // The image stream is for release tooling, which replaces what it names itself.
+        // The image stream is for release tooling, which replaces its images itself.
         let is_manifest = name != IMAGE_REFERENCES;
         let text = if is_manifest { installation.of(text)? } else { text.to_owned() };
         if is_manifest || !args.destination.is_stream() {

@@ -13,8 +13,8 @@ use crate::{
     object::{Key, Object},
 };
 
-/// The lifetime of the response to an apply. After that, the same apply may have another result, such as without a webhook. If it does
-/// not, nothing is written.
+/// The lifetime of the response to an apply. After that, the same apply may have another result, for example without a webhook. If the
+/// result is the same, nothing is written.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(45);
 
 /// An object whose planned values the API server has changed.
@@ -28,20 +28,20 @@ pub(super) struct Overruled {
 }
 
 impl Overruled {
-    /// The time of the next apply; `None` if the changed values are equivalent.
+    /// Returns the time of the next apply, or `None` if the changed values are equivalent.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.fields.is_empty()).then(|| self.since + ANSWER_LIFETIME)
     }
 }
 
 impl Applier {
-    /// The objects whose planned values the API server has changed, with the paths of the values.
+    /// Returns the objects whose planned values the API server has changed, with the paths of the values.
     pub(in crate::controllers) fn overruled(&self) -> impl Iterator<Item = (&Key, &[String])> {
         let all = self.overruled.iter().map(|(key, overruled)| (key, overruled.fields.as_slice()));
         all.filter(|(_, fields)| !fields.is_empty())
     }
 
-    /// Stores the fields of the response to an apply that are not as planned. The same apply would have the same response.
+    /// Stores the response to an apply if it differs from the plan, because the same apply would have the same response.
     pub(super) fn compare(&mut self, object: &Object, answer: Option<&Value>) {
         let Some(answer) = answer else { return };
         if ownership::required_writes(object.value(), answer) == RequiredWrites::Nothing {

@@ -21,12 +21,12 @@ use crate::{
     provider::{kubernetes::INSTANCE_LABEL, restriction::is_restriction},
 };
 
-/// The work of a pass while nodes may be deleted, so that the withdrawal of a permission waits for few requests.
+/// The limit of the work of a pass while nodes may be deleted, so that the withdrawal of a permission waits for few requests.
 const LIMIT: usize = 4;
 
 impl Ccms {
-    /// The most objects that this pass writes, the most statuses, and the most permissions that it asks for. The limit begins with the
-    /// pass that grants the first name, because a name counts as soon as the role is written.
+    /// Returns the maximum number of objects and of statuses that this pass writes, and of permissions that it asks for. The limit starts
+    /// with the pass that grants the first name, because a name is in force as soon as the role is written.
     pub(super) fn work_limit(&self) -> usize {
         let grants = |member: &Member| !member.guard.deletable.granted.is_empty();
         let may_be_deleted = !self.grants.is_none() || self.fleet.values().any(grants);
@@ -60,7 +60,7 @@ struct Readiness<'a> {
     withheld: &'a Withheld,
     /// The locations that no watch has shown yet.
     unseen: BTreeSet<Location>,
-    /// The members of which nothing is applied.
+    /// The members whose objects are not applied.
     closed: BTreeSet<&'a str>,
     /// The members that get no new workload.
     unlocked: BTreeSet<&'a str>,
@@ -80,13 +80,14 @@ impl<'a> Readiness<'a> {
         ready
     }
 
-    /// A policy that restricts an external provider: no object of the provider, new or not, comes before it has been seen.
+    /// Whether an object is an unseen policy that restricts an external provider. No object of the provider, new or not, is applied before
+    /// it.
     fn is_unseen_restriction(&self, object: &Object) -> bool {
         is_restriction(object.value()) && self.is_unseen(object)
     }
 
-    /// A policy that keeps a workload from deleting nodes: the workload does not come before it, unless the operator may not look at
-    /// policies.
+    /// Whether an object is an unseen policy that keeps a workload from deleting nodes. The workload is applied after it, unless the
+    /// operator may not read policies.
     fn is_unseen_lock(&self, object: &Object) -> bool {
         let is_lock = is_policy(object) && is_of_guard(object.value());
         is_lock && self.is_unseen(object) && denied(self.observer, &Location::of(object)).is_none()
@@ -98,7 +99,7 @@ impl<'a> Readiness<'a> {
 
     fn has(&self, object: &Object) -> bool {
         let (owner, is_live) = (owner(object.value()), self.observer.live(object).is_some());
-        // A live grant is withdrawn whatever else waits.
+        // A live grant is withdrawn even if other objects wait.
         let is_live_grant = is_of_guard(object.value()) && is_live;
         let is_new_workload = object.pod_spec().is_some() && !is_live;
         let is_open = is_live_grant || !self.closed.contains(owner);
@@ -115,7 +116,7 @@ struct Pruning<'a> {
     waiting: BTreeSet<[&'a str; 3]>,
     /// The members with objects that wait.
     incomplete: BTreeSet<&'a str>,
-    /// Whether the plan of each member is the one of its current inputs, and no object waits.
+    /// Whether the plan of each member is based on its current inputs, and no object waits.
     is_complete: bool,
 }
 
@@ -126,7 +127,7 @@ impl<'a> Pruning<'a> {
         withheld: &Withheld,
         waiting: &[&'a Object],
     ) -> Self {
-        // A policy that the operator may not write does not keep it from pruning.
+        // A policy that the operator may not write does not block pruning.
         let counted = waiting.iter().filter(|object| !withheld.has(&object.key()));
         let incomplete: BTreeSet<_> = counted.map(|object| owner(object.value())).collect();
         let is_complete = fleet.values().all(Member::may_prune) && incomplete.is_empty();
@@ -136,7 +137,7 @@ impl<'a> Pruning<'a> {
 
     fn allows(&self, live: &Value) -> bool {
         let owner = owner(live);
-        // Only our own label shows the owner. An object that has lost the label, or that somebody has given another one, may belong to
+        // Only our own label shows the owner. An object that has lost the label, or that has another client's value of it, may belong to
         // any member.
         let has_owner = !(owner.is_empty() || is_label_of_others(live, INSTANCE_LABEL));
         let is_current = |member: &Member| member.may_prune() && !self.incomplete.contains(owner);
@@ -147,12 +148,12 @@ impl<'a> Pruning<'a> {
     }
 }
 
-/// The order of applying. A binding needs its role: the operator may not bind roles that do not exist.
+/// Returns the position in the order of application. A binding follows its role, because the operator may not bind roles that do not exist.
 pub(super) fn wave(kind: &Kind) -> u8 {
     kind.wave * 2 + u8::from(matches!(kind.kind, "ClusterRoleBinding" | "RoleBinding"))
 }
 
-/// Kind, namespace and name of an object.
+/// Returns the kind, namespace and name of an object.
 fn identity(object: &Value) -> [&str; 3] {
     let fields = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
     fields.map(|field| field.as_str().unwrap_or_default())

@@ -1,8 +1,7 @@
 //! Refuses changes that no pod would survive, before anything is written (pure, except for reads of the watches).
 //!
-//! With several pods, a rollout keeps a pod until the next one is ready. A single pod is removed first, and its
-//! replacement may never start. If a DaemonSet no longer selects the nodes, all pods go at once. Changed inputs come
-//! into force only once they have been accepted.
+//! With several pods, a rollout keeps a pod until the next one is ready. A single pod is removed first, and its replacement may never
+//! start. If a DaemonSet no longer selects the nodes, all pods end at once. Changed inputs take effect only after they have been accepted.
 
 use serde_json::Value;
 
@@ -30,7 +29,7 @@ use crate::{
     status::rollout::{self, Rollout},
 };
 
-/// The fields of a pod that decide on which nodes it runs.
+/// The fields of a pod that determine its nodes.
 const PLACEMENT: [&str; 3] = ["nodeSelector", "affinity", "tolerations"];
 
 impl Member {
@@ -59,15 +58,15 @@ impl Member {
         }
     }
 
-    /// Why a change to this workload would leave no pod, if so. A workload that somebody has deleted counts as it was accepted, because it
-    /// is about to be recreated. Without an accepted plan there is no pod to lose.
+    /// Returns the reason why a change to this workload would leave no pod. For a deleted workload, the accepted version counts, because it
+    /// is about to be recreated. Without an accepted plan, there is no pod to lose.
     fn risk(&self, wanted: &Object, observer: &Observer) -> Option<InputProblem> {
         let accepted = || workload(self.accepted.as_deref()?).map(Object::value);
         let runs = observer.live(wanted).or_else(accepted)?;
         risk((self.ccm()?, self.validation()?), wanted, runs, || observer.nodes().collect())
     }
 
-    /// The locations in which its objects are planned, and the one of a refused workload, which no plan in force may have.
+    /// Returns the locations of the planned objects, and that of a refused workload, which may be in no plan in force.
     pub(super) fn locations(&self) -> Inventory {
         let planned = Inventory::of(self.planned());
         match &self.stage {
@@ -81,7 +80,7 @@ fn workload(objects: &[Object]) -> Option<&Object> {
     objects.iter().find(|object| object.pod_spec().is_some_and(is_ccm))
 }
 
-/// Why a change would leave no pod, if so.
+/// Returns the reason why a change would leave no pod.
 fn risk(
     (ccm, validation): (&Ccm, &Validation),
     wanted: &Object,
@@ -129,14 +128,14 @@ fn may_end_pods(wanted: &Value, runs: &Value) -> bool {
         || (rollout::of(runs) != Rollout::Done && has_fewer())
 }
 
-/// The number of pods that exist both before and after a change. If there are several, a rollout leaves one in place. The pods of a
-/// DaemonSet end on nodes that it no longer selects. None survives a rollout that may end all of them at once.
+/// Returns the number of pods that exist both before and after a change. If there are several, a rollout leaves one in place. The pods of a
+/// DaemonSet end on nodes that it no longer selects. No pod survives a rollout that may end all of them at once.
 fn survivors(wanted: &Value, runs: &Value, nodes: &[Node]) -> u64 {
     let spec = &wanted["spec"];
     let (before, after, ends_all) = if wanted["kind"] == "DaemonSet" {
         let stays = |node: &&Node| obstacle(wanted, node).is_none() && placement::fits(pod(runs), node);
         let has_pod = |node: &&Node| placement::fits(pod(wanted), node);
-        // A node that is not ready counts, too: its missing pod is one of the pods that may be missing.
+        // An unready node counts, too, because its missing pod is one of the pods that may be unavailable.
         let all = nodes.iter().filter(has_pod).count() as u64;
         let unavailable = scaled(&spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"], all, true);
         let after = nodes.iter().filter(stays).count() as u64;
@@ -150,15 +149,15 @@ fn survivors(wanted: &Value, runs: &Value, nodes: &[Node]) -> u64 {
     if ends_all { 0 } else { before.as_u64().unwrap_or(after).min(after) }
 }
 
-/// The number of pods that a field with a number or a percentage means, as the controller of the workload reads it. `None` without the
-/// field: the default leaves a pod in place if there are several.
+/// Converts a field with a number or a percentage to a number of pods, as the workload's controller does. Returns `None` without the field,
+/// because the default leaves a pod in place if there are several.
 fn scaled(field: &Value, all: u64, rounds_up: bool) -> Option<u64> {
     let Some(percentage) = field.as_str() else { return field.as_u64() };
     let hundredths = percentage.strip_suffix('%')?.parse::<u64>().ok()?.saturating_mul(all);
     Some(if rounds_up { hundredths.div_ceil(100) } else { hundredths / 100 })
 }
 
-/// Why no node takes the pods, if so. Names the obstacle of the node that is nearest to taking them.
+/// Returns the reason why no node accepts the pods: the obstacle of the node that comes closest to accepting them.
 fn nowhere(wanted: &Value, nodes: &[Node]) -> Option<String> {
     let keeps_out = |node| Some((obstacle(wanted, node)?, &node.name));
     let all: Option<Vec<_>> = nodes.iter().map(keeps_out).collect();

@@ -37,7 +37,7 @@ impl Definition {
         self.refused.map(|refused| refused + PERIOD)
     }
 
-    /// The part of a status that the definition accepts. Its condition `Ready` names the fields that are left out.
+    /// Returns the part of a status that the definition accepts. Its condition `Ready` names the omitted fields.
     pub(super) fn fit<'a>(&self, status: &'a Status, now: Instant) -> Cow<'a, Status> {
         if self.takes_all(now) {
             return Cow::Borrowed(status);
@@ -50,7 +50,7 @@ impl Definition {
         Cow::Owned(fitting)
     }
 
-    /// The same part as the JSON to send.
+    /// Returns the same part as the JSON to send.
     pub(super) fn value(&self, status: &Status, now: Instant) -> Value {
         let mut value = serde_json::to_value(status).unwrap_or_default();
         for field in self.lacks.iter().filter(|_| !self.takes_all(now)) {
@@ -59,7 +59,7 @@ impl Definition {
         value
     }
 
-    /// The problem and its fix, for people.
+    /// Describes the problem and its fix, for people.
     pub(super) fn problem(&self) -> String {
         let fields = self.lacks.iter().map(|field| format!("status.{}", field.join(".").replace(".[]", "[]")));
         format!(
@@ -84,7 +84,7 @@ impl Definition {
         is_cause
     }
 
-    /// Notes that a status was accepted. Returns whether the definition has just become as new as the operator.
+    /// Records that a status was accepted. Returns whether the definition has just become as new as the operator.
     pub(super) fn accepted(&mut self, now: Instant) -> bool {
         let is_news = self.refused.is_some() && self.takes_all(now);
         if is_news {
@@ -94,7 +94,7 @@ impl Definition {
     }
 }
 
-/// Finds the fields that were sent and not stored.
+/// Finds the fields that were sent but not stored.
 fn compare(sent: &Value, kept: &Value, at: &mut Field, lacks: &mut BTreeSet<Field>) {
     match (sent, kept) {
         (Value::Object(sent), Value::Object(kept)) => {

@@ -1,5 +1,5 @@
-//! The checks before a first installation (IO). A failed check prevents the installation, and never affects a
-//! cloud-controller-manager that is installed.
+//! The checks before a first installation (IO). A failed check prevents the installation, and never affects an installed
+//! cloud-controller-manager.
 //!
 //! The live Deployment or DaemonSet, or else the status, shows whether a cloud-controller-manager is installed, so a restart of the
 //! operator changes nothing. An installed one is not checked. The checks of a refused one are repeated, less and less often.
@@ -60,7 +60,7 @@ pub(in crate::controllers) struct ClusterState {
     snapshot: Snapshot,
     /// The needed permissions that the operator lacks.
     missing: ReadResult<BTreeSet<Need>>,
-    /// The bindings by which each ServiceAccount may delete nodes already.
+    /// The bindings that already allow each ServiceAccount to delete nodes.
     deletion_permissions: BTreeMap<String, ReadResult<Option<Vec<String>>>>,
 }
 
@@ -72,18 +72,18 @@ pub(in crate::controllers) type SnapshotResult = (BTreeMap<String, Question>, Re
 pub(super) struct Gate {
     /// Whether the `CloudControllerManager` is installed, or may be.
     pub(super) is_open: bool,
-    /// The results of the checks, if this process has made them.
+    /// The results of the checks, if this process has run them.
     pub(super) rows: Option<Vec<Row>>,
     backoff: Backoff,
     /// The pause after a refusal, and its end.
     refused: Option<(Duration, Instant)>,
 }
 
-/// Why a gate is closed.
+/// The reason why a gate is closed.
 pub(super) enum WhyClosed {
     /// A check refuses the installation, with this message.
     Refused(String),
-    /// The checks are not made yet. Holds the error that delays them, and whether it has lasted.
+    /// The checks have not run yet. Holds the error that delays them, and whether it has lasted.
     NotChecked { error: String, has_lasted: bool },
 }
 
@@ -137,7 +137,7 @@ impl Ccms {
             if member.gate.is_open || !is_seen(&view.target.observer, member.planned()) {
                 continue;
             }
-            // This holds for bad inputs and for a pause, too: its objects are kept as planned.
+            // This also applies to bad inputs and to a pause, because the objects are kept as planned.
             if is_installed(&view.target.observer, name) {
                 member.gate.is_open = true;
             } else if let Some(bad) = member.validation().filter(|validation| validation.objects.is_none()) {
@@ -239,12 +239,12 @@ async fn read_state(
     Ok(ClusterState { snapshot, missing, deletion_permissions })
 }
 
-/// Whether objects of a kind run pods for long.
+/// Whether objects of a kind have long-running pods.
 pub(super) fn is_workload(kind: &str) -> bool {
     matches!(kind, "Deployment" | "DaemonSet")
 }
 
-/// Whether all locations have been seen in which a workload is planned, or may be left.
+/// Whether all locations with a planned or possibly remaining workload have been seen.
 fn is_seen(observer: &Observer, planned: &[Object]) -> bool {
     let mut locations = planned.iter().filter(|object| is_workload(object.kind().kind)).map(Location::of);
     let is_synced = |location| observer.watches.seen(&Id::Ours(location)).is_some_and(seen::Seen::is_synced);

@@ -58,12 +58,12 @@ pub(super) struct Guarded {
     seen: BTreeMap<String, Instant>,
     /// The uids of the policy and of the binding in which the entries were seen. A recreated object has another uid.
     seen_in: Option<[String; 2]>,
-    /// Whether the cloud-controller-manager may delete any node by permissions that others grant (`None` without an answer), and the time
-    /// of the question.
+    /// Whether the cloud-controller-manager may delete any node by permissions that the operator has not granted (`None` without an
+    /// answer), and the time of the question.
     is_free: Option<(Option<bool>, Instant)>,
     /// The state of the live permissions at that time.
     permissions: Option<BTreeSet<String>>,
-    /// The time since which the leading pod of the current rollout has led, or why this is not known, and the time of the question.
+    /// The time since which the leading pod of the current rollout has led, or the reason why it is unknown, and the time of the question.
     leads_since: Option<(Result<Timestamp, String>, Instant)>,
     decision: Option<Decision>,
     /// The entries that the previous decision confirmed.
@@ -83,12 +83,12 @@ impl Guarded {
         self.before.clear();
     }
 
-    /// Stores the answer about permissions that the checks before the first installation have got.
+    /// Stores the answer about permissions from the checks before the first installation.
     pub(super) fn was_asked(&mut self, deletion_permission: ReadResult<Option<Vec<String>>>) {
         self.is_free = deletion_permission.ok().map(|held| (Some(held.is_some()), Instant::now()));
     }
 
-    /// Counts the deletions that a status reports. `clock` is the monotonic clock, which nobody can set. It decides how long each
+    /// Counts the deletions that a status reports. `clock` is the monotonic clock, which cannot be set. It determines how long each
     /// deletion counts.
     fn count(&mut self, before: &Deletion, nodes: &[Node], now: Timestamp, clock: Instant) {
         let counted = &mut self.counted;
@@ -105,15 +105,15 @@ struct Known<'a> {
     nodes: &'a [Node],
     events: &'a [NodeEvent],
     now: Timestamp,
-    /// Why only nodes that an administrator has allowed may be confirmed now.
+    /// The reason why only nodes that an administrator has allowed may be confirmed now.
     unsettled: Option<&'a str>,
-    /// Why the observed nodes may be out of date.
+    /// The reason why the observed nodes may be out of date.
     stale: Option<&'a str>,
 }
 
 impl Ccms {
-    /// Decides for each `CloudControllerManager` which nodes may be deleted. The first decision uses only what is known, so that a
-    /// withdrawal waits for no response. The second one uses the responses of the API server.
+    /// Decides for each `CloudControllerManager` which nodes may be deleted. The first decision uses only the known state, so that a
+    /// withdrawal does not wait for a response. The second decision uses the responses of the API server.
     pub(super) async fn guard_nodes(&mut self, view: &mut View, pass: &mut Pass) {
         let now = now_in_seconds();
         let events = view.target.observer.refusals();
@@ -145,11 +145,11 @@ impl Ccms {
         self.withdraw_grants(view).await;
         let (names, mut asked): (Vec<String>, usize) = (self.fleet.keys().cloned().collect(), 0);
         for name in &names {
-            // The answers for one member may grant the first name, which limits the questions for the others.
+            // The answers for one member may grant the first name, which limits the questions for the other members.
             let limit = self.work_limit();
             let Some(member) = self.fleet.get_mut(name) else { continue };
             if asked >= limit {
-                // The next pass asks for this member. Until then no name is granted that is not granted yet.
+                // The next pass asks for this member. Until then, no further name is granted.
                 pass.due.push(Instant::now());
                 member.grant_nothing_new(&view.target.observer);
             } else if let Some(known) = known(name) {
@@ -158,7 +158,7 @@ impl Ccms {
         }
     }
 
-    /// Whether a node can be confirmed now, or is confirmed already.
+    /// Whether a node can be confirmed now, or is already confirmed.
     fn may_confirm_nodes(&self, observer: &Observer, events: Option<&[NodeEvent]>) -> bool {
         let is_busy = |(name, member): (&String, &Member)| {
             let allows = member.ccm().is_some_and(|ccm| !ccm.spec.node_deletion.allow.is_empty());
@@ -167,7 +167,7 @@ impl Ccms {
         events.is_some_and(|events| !events.is_empty()) || self.fleet.iter().any(is_busy)
     }
 
-    /// The objects in force, with the confirmed nodes.
+    /// Returns the objects in force, with the confirmed nodes.
     pub(super) fn confirmed_objects(&self) -> Vec<Object> {
         let own = |member: &Member| -> Vec<Object> {
             member.objects_in_force().iter().map(|object| confirmed(object.clone(), &member.guard.deletable)).collect()
@@ -186,7 +186,7 @@ fn status(observer: &Observer, name: &str) -> Status {
 }
 
 impl Member {
-    /// Decides from the known state which nodes may be deleted, and the entries of the policy and of the role. Without the Events nothing
+    /// Decides which nodes may be deleted, and the entries of the policy and of the role, from the known state. Without the Events, nothing
     /// is decided or granted.
     fn decide_deletions(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
         self.guard.before = self.guard.decision.take().map(|decision| decision.confirmed).unwrap_or_default();
@@ -251,7 +251,7 @@ impl Member {
         self.guard.is_free.and_then(|(is_free, _)| is_free)
     }
 
-    /// Why no node may be confirmed now.
+    /// Returns the reason why no node may be confirmed now.
     fn obstacle(&self, guard: &Guard) -> Option<String> {
         if self.is_paused() {
             return Some("spec.management is Paused: nothing is confirmed meanwhile".to_owned());
@@ -266,7 +266,8 @@ impl Member {
         }
     }
 
-    /// Why the cloud-controller-manager may not run as planned yet. Then only nodes that an administrator has allowed are confirmed.
+    /// Returns the reason why the cloud-controller-manager may not run as planned yet. Only nodes that an administrator has allowed are
+    /// confirmed then.
     fn unsettled(&self, applier: &Applier, nodes: &[Node], observer: &Observer) -> Option<String> {
         let rolled_out = match &self.progress.last {
             Some(Outcome::Applied(_)) => true,
@@ -287,15 +288,15 @@ impl Member {
         })
     }
 
-    /// Whether only the pods on unready nodes of the control plane are missing. A machine that is gone runs no pod, which must not keep
-    /// its own Node from being deleted.
+    /// Whether only the pods on unready nodes of the control plane are missing. The missing pod of a deleted machine must not block the
+    /// deletion of its own Node.
     fn runs_on_ready_nodes(&self, nodes: &[Node], observer: &Observer) -> bool {
         let unready = nodes.iter().filter(|node| node.is_control_plane && !node.is_ready()).count();
         let mut workloads = self.planned().iter().filter(|object| object.pod_spec().is_some_and(is_ccm));
         workloads.all(|object| observer.live(object).is_some_and(|live| rollout::is_done_without(live, unready)))
     }
 
-    /// The resource versions of the live roles and bindings, once all of them exist.
+    /// Returns the resource versions of the live roles and bindings, once all of them exist.
     fn live_permissions(&self, observer: &Observer) -> Option<BTreeSet<String>> {
         let permissions = self.planned().iter().filter(|object| object.kind().is_identity());
         let version = |live: &Value| live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
@@ -306,7 +307,7 @@ impl Member {
         self.planned().iter().find(|object| object.kind().kind == kind && is_of_guard(object.value()))
     }
 
-    /// The entries of the policy, and the uids of the policy and its binding, if both are live as planned.
+    /// Returns the entries of the policy, and the uids of the policy and its binding, if both are live as planned.
     fn live_policy(&self, observer: &Observer) -> Option<(BTreeSet<String>, [String; 2])> {
         let policy = self.planned_of_guard("ValidatingAdmissionPolicy")?;
         let binding = self.planned_of_guard("ValidatingAdmissionPolicyBinding")?;
@@ -317,8 +318,7 @@ impl Member {
         Some((listed(policy, live_policy).filter(|_| is_bound)?, [uid(live_policy), uid(live_binding)]))
     }
 
-    /// Updates the times of the entries from the live policy. Returns whether the permissions have changed, so that they have to be asked
-    /// for.
+    /// Updates the times of the entries from the live policy. Returns whether the permissions have changed and must be checked again.
     pub(super) fn see_guard(&mut self, observer: &Observer) -> bool {
         self.live(observer);
         let permissions = self.live_permissions(observer);
@@ -326,7 +326,7 @@ impl Member {
         is_on && self.guard.decision.is_some() && permissions.is_some() && permissions != self.guard.permissions
     }
 
-    /// The live entries of the policy with their ages, and the live grants.
+    /// Returns the live entries of the policy with their ages, and the live grants.
     fn live(&mut self, observer: &Observer) -> lists::Live {
         let granted = self.live_grants(observer);
         let Some((entries, identities)) = self.live_policy(observer) else {

@@ -1,5 +1,5 @@
-//! One `CloudControllerManager`: its inputs and their plan, and the decision which of two that exclude each other is refused (pure,
-//! except for reads of the watches).
+//! One `CloudControllerManager`: its inputs and their plan, and the decision which of two conflicting ones is refused (pure, except for
+//! reads of the watches).
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -52,10 +52,10 @@ enum Spec {
     Read(Box<ReadSpec>),
 }
 
-/// A spec that was read, and its consequences before any other input is known.
+/// A spec that was read, and the values derived from it alone.
 struct ReadSpec {
     ccm: Ccm,
-    /// The place in which its cloud-controller-manager is looked for.
+    /// The identity by which its cloud-controller-manager is found.
     identity: Option<CcmIdentity>,
     /// The ConfigMaps and Secrets that it names.
     named: Vec<Named>,
@@ -96,7 +96,7 @@ impl Ccms {
         has_changed
     }
 
-    /// Refuses each `CloudControllerManager` that would share an object, a lease or a controller with one that goes first or runs.
+    /// Refuses each `CloudControllerManager` that would share an object, a lease or a controller with one that has precedence or runs.
     pub(super) fn exclude_conflicts(&mut self, catalog: &Catalog) {
         let as_it_runs = |(name, member): (&String, &Member)| {
             Some((name.clone(), as_it_runs(member.ccm()?, member.running.as_ref()?)))
@@ -167,7 +167,7 @@ impl Member {
         self.stage = Stage::Unvalidated;
     }
 
-    /// The place in which its cloud-controller-manager is looked for, if it should initialize nodes.
+    /// Returns the identity by which its cloud-controller-manager is found, if it should initialize nodes.
     pub(super) fn initializes(&self) -> Result<&CcmIdentity, NotInitializing> {
         let is_on = |ccm: &Ccm| ccm.controllers().any(|on| on == Controller::CloudNode);
         match self.ccm() {
@@ -189,22 +189,22 @@ impl Member {
         }
     }
 
-    /// The spec with its defaults, if it can be used.
+    /// Returns the spec with its defaults, if it can be used.
     pub(super) fn ccm(&self) -> Option<&Ccm> {
         self.read_spec().map(|spec| &spec.ccm)
     }
 
-    /// The place in which the cloud-controller-manager is looked for.
+    /// Returns the identity by which the cloud-controller-manager is found.
     pub(super) fn identity(&self) -> Option<&CcmIdentity> {
         self.read_spec()?.identity.as_ref()
     }
 
-    /// The ConfigMaps and Secrets that the spec names.
+    /// Returns the ConfigMaps and Secrets that the spec names.
     pub(super) fn named(&self) -> &[Named] {
         self.read_spec().map_or(&[], |spec| &spec.named)
     }
 
-    /// Why the spec cannot be read, or is not allowed by the installation.
+    /// Returns the reason why the spec cannot be read, or is not allowed by the installation.
     pub(super) fn why_unusable(&self) -> Option<&str> {
         match &self.spec {
             Spec::Unusable(_, message) => Some(message),
@@ -243,7 +243,7 @@ impl Member {
     /// Refuses the plan. The plan that was accepted last stays in force.
     pub(super) fn refuse_change(&mut self, grounds: Grounds, problem: InputProblem) {
         let refused = self.stage.refuse(grounds, problem);
-        // The same plan may have been accepted when something else ran.
+        // The same plan may have been accepted when another workload ran.
         self.accepted.take_if(|accepted| refused.as_ref() == Some(accepted));
     }
 
@@ -252,7 +252,7 @@ impl Member {
         (self.stage, self.accepted) = (Stage::excluded(problem), None);
     }
 
-    /// Why the built-in provider may not replace the external one that has installed its objects.
+    /// Returns the reason why the built-in provider may not replace the external provider that has installed the objects.
     fn why_orphaned(&self, ccm: &Ccm, catalog: &Catalog) -> Option<String> {
         let name = &ccm.spec.provider;
         let digest = self.applied_digest.as_ref().filter(|_| !self.is_removed())?;
@@ -265,7 +265,7 @@ impl Member {
         })
     }
 
-    /// The order of precedence. Of two with the same standing, the older one goes first.
+    /// Returns the order of precedence. Of two members with the same standing, the older one goes first.
     pub(super) fn order<'a>(&'a self, name: &'a str, running: Option<&Running>) -> (Standing, (&'a str, &'a str)) {
         let standing = match self.ccm() {
             Some(ccm) => Standing::of(ccm, self.gate.is_open, running),
@@ -274,7 +274,7 @@ impl Member {
         (standing, (&self.created, name))
     }
 
-    /// The result of the validation, if the inputs are validated.
+    /// Returns the result of the validation, if the inputs are validated.
     pub(super) fn validation(&self) -> Option<&Validation> {
         self.stage.validation()
     }
@@ -292,29 +292,29 @@ impl Member {
         self.ccm().is_some_and(|ccm| ccm.spec.management == Management::Removed)
     }
 
-    /// The planned objects, whether or not they are accepted yet; while an input is bad, the objects in force.
+    /// Returns the planned objects, whether accepted yet or not; while an input is bad, the objects in force.
     pub(super) fn planned(&self) -> &[Object] {
         self.stage.planned().or(self.accepted.as_deref()).unwrap_or_default()
     }
 
-    /// The outcome of the rollouts of its planned objects, which are applied.
+    /// Returns the outcome of the rollouts of its planned objects, which are applied.
     pub(super) fn outcome_of_rollouts(&mut self, observer: &Observer, settled: Settled, rollouts: Rollouts) -> Outcome {
         let planned = self.stage.planned().or(self.accepted.as_deref()).unwrap_or_default();
         let held_up_by = |waiting: &[Key]| held_up_by(observer.nodes(), planned, waiting);
         self.progress.of_rollouts(settled, rollouts, held_up_by)
     }
 
-    /// The objects that are deleted if nothing should exist.
+    /// Returns the objects that are deleted if nothing should exist.
     pub(super) fn removed(&self) -> &[Object] {
         self.validation().map_or(&[], |validation| &validation.removed)
     }
 
-    /// The objects that are applied.
+    /// Returns the objects that are applied.
     pub(super) fn objects_in_force(&self) -> &[Object] {
         if self.is_paused() { &[] } else { self.accepted.as_deref().unwrap_or_default() }
     }
 
-    /// Whether its objects that are no longer planned are deleted: the plan in force is the one of its current inputs.
+    /// Whether its objects that are no longer planned are deleted, because the plan in force is based on its current inputs.
     pub(super) fn may_prune(&self) -> bool {
         matches!(self.stage, Stage::Accepted(_)) && !self.is_paused()
     }
@@ -344,7 +344,7 @@ impl ReadSpec {
     }
 }
 
-/// The spec of a live object with its defaults, or the reason and the message why it cannot be used.
+/// Returns the spec of a live object with its defaults, or the reason and the message why it cannot be used.
 fn ccm(
     live: &Value,
     cluster: Cluster,
@@ -356,7 +356,7 @@ fn ccm(
     // The API server has validated the fields, so an unknown field belongs to another version of the operator.
     let ccm = Ccm::of_live(live, cluster);
     let mut ccm = ccm.map_err(|error| ("Unknown", format!("spec: {error}; this may need a newer operator")))?;
-    // A deleted object is removed with everything that it has.
+    // The deletion of the object also removes the objects that it owns.
     if live["metadata"]["deletionTimestamp"].is_string() {
         ccm.spec.management = Management::Removed;
     }
@@ -381,7 +381,7 @@ fn ccm(
         return Err(("NodeDeletionNotAllowed", message.to_owned()));
     }
     let provider = catalog.kubernetes_of(&ccm.spec.provider);
-    // The objects of its provider are removed, unless a provider is refused: that one may have this name.
+    // The objects of its provider are removed, unless a provider is refused, because that one may have this name.
     if settings.remove_providers.contains(&ccm.spec.provider) && catalog.refused().is_empty() && provider.is_err() {
         ccm.spec.management = Management::Removed;
         return Ok(ccm);

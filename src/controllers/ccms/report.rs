@@ -43,12 +43,12 @@ pub(super) struct Reporter<'a> {
     pub(super) executor: &'a Executor,
     pub(super) withheld: &'a Withheld,
     pub(super) cluster: Option<&'a Cluster>,
-    /// The locations in which objects of removed members may be.
+    /// The locations that may contain objects of removed members.
     leftovers: Inventory,
 }
 
 impl Ccms {
-    /// Reports to each `CloudControllerManager` after a pass with this result.
+    /// Reports the result of a pass to each `CloudControllerManager`.
     pub(super) async fn report_to_each(&mut self, view: &mut View, acted: &Result<(), Stopped>, pass: &mut Pass) {
         let limit = self.work_limit();
         let mut written = 0;
@@ -68,7 +68,7 @@ impl Ccms {
         }
     }
 
-    /// Reports to all `CloudControllerManager`s that an input which all of them depend on cannot be read.
+    /// Reports to all `CloudControllerManager`s that a common input cannot be read.
     pub(super) async fn report_to_all(&mut self, view: &mut View, error: &str, pass: &mut Pass) {
         let (reporter, fleet) = self.reporter(&view.target.observer);
         let live = view.target.observer.watches.seen(&Id::Ccms).into_iter().flat_map(Seen::objects);
@@ -98,7 +98,7 @@ impl Ccms {
 }
 
 impl Reporter<'_> {
-    /// The outcome of a pass for a member.
+    /// Returns the outcome of a pass for a member.
     fn outcome(
         &self,
         member: &mut Member,
@@ -159,15 +159,15 @@ impl Reporter<'_> {
         Reconciled::Outcome(member.outcome_of_rollouts(observer, settled, rollouts))
     }
 
-    /// Whether the operator does not keep a planned object: it is annotated so, or it is an optional policy that the operator may not
-    /// look at or write.
+    /// Whether the operator leaves a planned object alone: it is annotated, or it is an optional policy that the operator may not read or
+    /// write.
     fn is_left_alone(&self, member: &Member, observer: &Observer, key: &Key) -> bool {
         let policy = member.optional_policies().find(|policy| policy.key() == *key);
         let is_unseen = policy.is_some_and(|policy| denied(observer, &Location::of(policy)).is_some());
         is_unseen || self.withheld.has(key) || self.executor.is_skipped(key)
     }
 
-    /// The objects of a removed member that are left, except kept ones, and the locations in which objects may be left unseen.
+    /// Returns the remaining objects of a removed member, except kept ones, and the locations that may contain unseen objects.
     fn left_of(&self, member: &Member, observer: &Observer, name: &str) -> Vec<String> {
         let prune_decisions = observer.prune_decisions(&[]).into_iter();
         let own = prune_decisions
@@ -187,7 +187,7 @@ impl Reporter<'_> {
         left.chain(unknown).collect()
     }
 
-    /// The objects that may be left because the operator may not read or delete them, for the message of the removal.
+    /// Returns the objects that may be left because the operator may not read or delete them, for the message of the removal.
     pub(super) fn may_be_left(&self, member: &Member, observer: &Observer) -> String {
         let is_unknown =
             |object: &&Object| self.withheld.has(&object.key()) || denied(observer, &Location::of(object)).is_some();
@@ -220,7 +220,7 @@ struct NeededWatches<'a> {
     planned: BTreeSet<Location>,
     /// The locations of the policies that the member does not need.
     optional: BTreeSet<Location>,
-    /// The locations of the policies that restrict an external provider, before which nothing of the provider is applied.
+    /// The locations of the policies that restrict an external provider, which are applied before its other objects.
     restrictions: BTreeSet<Location>,
 }
 
@@ -244,7 +244,7 @@ impl<'a> NeededWatches<'a> {
         }
     }
 
-    /// Whether only optional policies are in a location, and the operator may not look at them.
+    /// Whether a location has only optional policies, which the operator may not read.
     fn is_withheld(&self, location: &Location) -> bool {
         self.optional.contains(location) && !self.restrictions.contains(location) && self.is_denied(location)
     }
@@ -258,7 +258,7 @@ impl<'a> NeededWatches<'a> {
     }
 }
 
-/// The log line about the outcome of a member.
+/// Returns the log line about the outcome of a member.
 fn log_line(name: &str, outcome: &Outcome, validation: Option<&Validation>) -> LogLine {
     let problem = match outcome {
         Outcome::BadInput => {

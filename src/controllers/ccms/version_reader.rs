@@ -21,7 +21,7 @@ pub(super) struct VersionReader {
     backoff: Backoff,
 }
 
-/// The version in use, of several API servers behind one address. During an upgrade they differ, and any of them may answer.
+/// The version in use. During an upgrade, API servers behind one address differ, and any of them may answer.
 #[derive(Debug, Default)]
 struct Version {
     counts: Option<Minor>,
@@ -72,7 +72,7 @@ impl VersionReader {
         }
     }
 
-    /// The cluster with these nodes of the control plane, none of which shows a version.
+    /// Returns the cluster with these nodes of the control plane, none of which shows a version.
     pub(super) fn cluster(&self, control_plane: &[(String, Option<Distribution>)]) -> Option<Cluster> {
         let cluster = Cluster::of(control_plane, self.last.as_deref())?;
         Some(Cluster { minor: self.version.counts?, ..cluster })

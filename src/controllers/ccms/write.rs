@@ -1,4 +1,4 @@
-//! Writes the status of each `CloudControllerManager` (IO): only if it differs, and less often if only counts of nodes do.
+//! Writes the status of each `CloudControllerManager` (IO), only if it differs, and less often if only node counts differ.
 
 use std::time::{Duration, Instant};
 
@@ -125,7 +125,7 @@ impl Reporter<'_> {
                     info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
                 }
                 member.progress.writer.succeeded();
-                // The response may have a change by somebody else, which the watch does not report any more.
+                // The response may contain another client's change, which the watch no longer reports.
                 let metadata = &written["metadata"];
                 let is_same = metadata["generation"].as_i64() == Some(member.generation)
                     && metadata["annotations"] == annotations;
@@ -153,7 +153,7 @@ impl Reporter<'_> {
         write::apply(client, (&CLOUD_CONTROLLER_MANAGER, name), FIELD_MANAGER, status, budget).await
     }
 
-    /// The status that the API server would store.
+    /// Returns the status that the API server would store.
     async fn kept_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
         let params = PatchParams {
             dry_run: true,
@@ -168,7 +168,7 @@ impl Reporter<'_> {
 }
 
 impl Member {
-    /// The initialization of the nodes by this member.
+    /// Returns the initialization of the nodes by this member.
     fn initialization(&self, target: &Target) -> Initialization {
         let Target { node_counts, diagnoser, .. } = target;
         let waiting = |identity: &CcmIdentity| diagnoser.waiting(&identity.provider).cloned().collect();
@@ -204,7 +204,7 @@ fn has_counts(condition: &Condition) -> bool {
     }
 }
 
-/// The pods of the planned workload of a member, or else of a live one. `None` while the workload has not been seen.
+/// Returns the pods of the planned workload of a member, or else of a live one. `None` while the workload has not been seen.
 fn workload(member: &Member, name: &str, observer: &Observer) -> Option<Workload> {
     if let Some(planned) = member.planned().iter().find(|object| object.pod_spec().is_some_and(is_ccm)) {
         observer.watches.seen(&Id::Ours(Location::of(planned))).filter(|seen| seen.is_synced())?;

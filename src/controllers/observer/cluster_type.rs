@@ -1,10 +1,10 @@
 //! The kind of cluster that a process is in: OpenShift, or another Kubernetes with `CloudControllerManager`s (IO, by
 //! watches).
 //!
-//! OpenShift has the Infrastructure `cluster` or the ClusterOperator. A definition of these kinds proves nothing,
-//! because any cluster may have it. `CloudControllerManager`s are watched only if the Infrastructure does not exist, so
-//! they cost no request on OpenShift. With namespaces for `CloudControllerManager`s on its command line, a process is
-//! on another Kubernetes: it asks for none of OpenShift's kinds, and needs no permission to them.
+//! OpenShift has the Infrastructure `cluster` or the ClusterOperator. A definition of these kinds proves nothing, because any cluster may
+//! have it. `CloudControllerManager`s are watched only if the Infrastructure does not exist, so they cost no request on OpenShift. With
+//! namespaces for `CloudControllerManager`s on its command line, a process is on another Kubernetes: it requests none of OpenShift's kinds,
+//! and needs no permission for them.
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ pub(in crate::controllers) enum ClusterType {
     Kubernetes,
 }
 
-/// The watch that shows first whether a cluster is OpenShift.
+/// The first watch that shows whether a cluster is OpenShift.
 const PLATFORM_WATCH: Id = Id::Document(PLATFORM_DOCUMENT.kind.plural);
 
 /// Whether a watch is of a kind that only one type of cluster serves.
@@ -79,7 +79,7 @@ impl Observer {
         self.watch_ccms();
     }
 
-    /// The reasons why the type of the cluster is not known yet.
+    /// Returns the reasons why the type of the cluster is not known yet.
     pub(in crate::controllers) fn pending_cluster_type(&self) -> Vec<String> {
         if let Some(why) = self.why_undecided() {
             return vec![why.to_owned()];
@@ -87,7 +87,7 @@ impl Observer {
         self.watches.pending(|id| *id == PLATFORM_WATCH || *id == Id::Ccms)
     }
 
-    /// Why the type of the cluster stays unknown although every watch has answered.
+    /// Returns the reason why the type of the cluster stays unknown although every watch has answered.
     fn why_undecided(&self) -> Option<&'static str> {
         let is_defined = !self.is_unserved(&Id::Ccms);
         if self.is_kubernetes_given {
@@ -113,8 +113,8 @@ impl Observer {
         self.watches.seen(id).is_some_and(|seen| seen.is_synced() && seen.objects().next().is_some())
     }
 
-    /// Starts and ends the watches that show the type of the cluster, and returns the type, which stays once it is known. While the
-    /// Infrastructure cannot be read for long, the cluster counts as OpenShift, so that the problem is reported there if it is.
+    /// Starts and ends the watches that show the type of the cluster, and returns the type, which does not change once it is known. If the
+    /// Infrastructure cannot be read for long, the cluster counts as OpenShift, so that the problem is reported if it is OpenShift.
     pub(in crate::controllers) fn observe_cluster_type(&mut self) -> ClusterType {
         if matches!(self.cluster_type, ClusterType::OpenShift | ClusterType::Kubernetes) {
             return self.cluster_type;
@@ -156,31 +156,31 @@ impl Observer {
         self.watches.start(Id::Deletions, || Collection {
             kind: &EVENT,
             namespace: "default".to_owned(),
-            // Each try has two Events. Only this one names the user.
+            // Each attempt has two Events. Only this one names the user.
             selector: Selector::Fields(
                 "involvedObject.kind=Node,reason=DeletingNodeFailed,source=cloud-node-lifecycle-controller",
             ),
         });
     }
 
-    /// The nodes that have been seen.
+    /// Returns the nodes that have been seen.
     pub(in crate::controllers) fn nodes(&self) -> impl Iterator<Item = Node> {
         let seen = self.watches.seen(&Id::Nodes).into_iter().flat_map(Seen::objects);
         seen.filter_map(keep::kept_node)
     }
 
-    /// The Events of refused deletions of nodes; `None` before their watch has delivered, and while it has failed for long.
+    /// Returns the Events of refused deletions of nodes, or `None` before their watch has delivered, and while it has failed for long.
     pub(in crate::controllers) fn refusals(&self) -> Option<Vec<NodeEvent>> {
         let events = self.watches.seen(&Id::Deletions).filter(|seen| seen.is_synced())?;
         if self.refusals_problem().is_some() {
             return None;
         }
-        // Nothing is kept of other Events.
+        // Other Events are kept without their content.
         let events = events.objects().filter_map(|kept| NodeEvent::deserialize(kept).ok());
         Some(events.filter(|event| !event.uid.is_empty()).collect())
     }
 
-    /// The problem of the watch of refused deletions, once it has failed for long.
+    /// Returns the problem of the watch of refused deletions, once it has failed for long.
     pub(in crate::controllers) fn refusals_problem(&self) -> Option<String> {
         self.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| *id == Id::Deletions)
     }
@@ -190,7 +190,7 @@ impl Observer {
     }
 
     fn watch_for_ccms(&mut self) {
-        // Where OpenShift's kinds are served, their objects may follow.
+        // If the cluster serves OpenShift's kinds, their objects may follow.
         let may_be_openshift = !self.is_kubernetes_given && !self.is_unserved(&PLATFORM_WATCH);
         if !self.is_kubernetes_given {
             self.watches.keep(|id| *id != Id::Status || may_be_openshift);

@@ -1,5 +1,4 @@
-//! The fields of watched objects that are kept (pure): no data of Secrets, and of nodes and Events only the fields that
-//! are read.
+//! The kept fields of watched objects (pure): no data of Secrets, and only those fields of nodes and Events that are read.
 
 use std::collections::BTreeMap;
 
@@ -41,19 +40,19 @@ pub(super) fn kept_node(kept: &Value) -> Option<Node> {
     serde_json::from_str(kept[NODE_TEXT].as_str()?).ok()
 }
 
-/// Keeps only the fields of a node that are read. Fields that change with each heartbeat and the resource version are not among them.
+/// Keeps only the fields of a node that are read. They exclude the resource version and the fields that change with each heartbeat.
 fn node(node: &mut DynamicObject) {
     let kept = Node::of(&request::to_value(node));
     let name = node.metadata.name.take();
     node.types = None;
     node.metadata = ObjectMeta { name, ..ObjectMeta::default() };
-    // As text, because there may be thousands of nodes, and a JSON object takes more memory than its text.
+    // Stored as text, because there may be thousands of nodes, and a JSON object takes more memory than its text.
     node.data = json!({NODE_TEXT: serde_json::to_string(&kept).unwrap_or_default()});
 }
 
 pub(super) const DIGEST: &str = "digest";
 
-/// Replaces the data of a Secret by its digest.
+/// Replaces the data of a Secret with its digest.
 fn digest(secret: &mut DynamicObject) {
     let uid = secret.metadata.uid.as_deref().unwrap_or_default();
     secret.data = json!({DIGEST: reference::secret_digest(&secret.data, uid)});
@@ -64,7 +63,7 @@ fn digest(secret: &mut DynamicObject) {
 /// The longest text of an Event that is kept: names of nodes and refusals are shorter.
 const LONGEST_TEXT: usize = 1024;
 
-/// Keeps only the fields of an Event that the guard reads, and nothing of other Events. The content of an Event is not trusted.
+/// Keeps only the fields of an Event that the guard reads, and no content of other Events. The content of an Event is untrusted.
 fn refusal(event: &mut DynamicObject) {
     let kept = NodeEvent::of(&request::to_value(event));
     let is_short = [&kept.node, &kept.uid, &kept.message].iter().all(|text| text.len() <= LONGEST_TEXT);

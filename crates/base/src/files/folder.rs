@@ -22,7 +22,7 @@ pub struct Unreadable {
     pub source: io::Error,
 }
 
-/// A file or a folder that is open.
+/// An open file or folder.
 #[derive(Debug)]
 pub enum Opened {
     /// A regular file.
@@ -31,7 +31,7 @@ pub enum Opened {
     Folder(Folder),
 }
 
-/// A regular file that is open.
+/// An open regular file.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
@@ -40,19 +40,19 @@ pub struct OpenFile {
     path: PathBuf,
 }
 
-/// A folder that is open: renaming it, or a link in its place, does not lead elsewhere.
+/// An open folder: renaming it or replacing it with a link does not redirect reads.
 #[derive(Debug)]
 pub struct Folder {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-/// Opens what a user names. Only here links are followed.
+/// Opens a path that a user gives. Links are followed only here.
 pub fn open(path: &Path) -> Result<Opened, Unreadable> {
     opened(CWD, path, path.to_owned(), OFlags::empty())
 }
 
-/// A pipe would block without `NONBLOCK`; it is refused afterwards, as devices are.
+/// A pipe would block without `NONBLOCK`. Pipes and devices are refused afterwards.
 fn opened(folder: impl AsFd, name: &Path, path: PathBuf, flags: OFlags) -> Result<Opened, Unreadable> {
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = openat(folder, name, flags, Mode::empty()).map_err(|errno| unreadable(&path, errno))?;
@@ -71,7 +71,7 @@ fn unreadable(path: &Path, source: impl Into<io::Error>) -> Unreadable {
     Unreadable { path: path.to_owned(), source: source.into() }
 }
 
-/// An entry that is neither a file nor a folder.
+/// Describes an entry that is neither a file nor a folder.
 fn described(kind: FileType) -> &'static str {
     match kind {
         FileType::Symlink => "a link; put the file itself in its place",
@@ -83,7 +83,7 @@ fn described(kind: FileType) -> &'static str {
 }
 
 impl OpenFile {
-    /// Its bytes: as many as it had when it was opened.
+    /// Reads the bytes. Fails if the size has changed since the opening.
     pub fn read(self) -> Result<Vec<u8>, Unreadable> {
         let mut bytes = Vec::new();
         let read = self.file.take(self.size.saturating_add(1)).read_to_end(&mut bytes);
@@ -96,12 +96,12 @@ impl OpenFile {
 }
 
 impl Folder {
-    /// Its path, as it was opened.
+    /// The path as it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of its entries, sorted. A folder with more than this is refused.
+    /// Returns the sorted names of the entries. Fails if there are more than `most`.
     pub fn names(&self, most: usize) -> Result<Vec<String>, Unreadable> {
         let failed = |source: io::Error| unreadable(&self.path, source);
         let mut names = Vec::new();
@@ -124,10 +124,10 @@ impl Folder {
         Ok(names)
     }
 
-    /// An entry; `None` if there is none of this name.
+    /// Opens an entry. Returns `None` if it does not exist.
     pub fn open(&self, name: &str) -> Result<Option<Opened>, Unreadable> {
         let path = self.path.join(name);
-        // Before it is opened, because that may already do something to a device.
+        // Checked before opening, because opening may already affect a device.
         let kind = match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
             stat => FileType::from_raw_mode(stat.map_err(|errno| unreadable(&path, errno))?.st_mode),
@@ -138,7 +138,7 @@ impl Folder {
         opened(&self.fd, name.as_ref(), path, OFlags::NOFOLLOW).map(Some)
     }
 
-    /// A regular file in it.
+    /// Opens a regular file.
     pub fn file(&self, name: &str) -> Result<OpenFile, Unreadable> {
         let failed = |source: io::Error| unreadable(&self.path.join(name), source);
         match self.open(name)? {
@@ -148,7 +148,7 @@ impl Folder {
         }
     }
 
-    /// A folder in it; `None` if there is nothing of this name.
+    /// Opens a subfolder. Returns `None` if it does not exist.
     pub fn folder(&self, name: &str) -> Result<Option<Self>, Unreadable> {
         let not_a_folder = || unreadable(&self.path.join(name), io::Error::from(io::ErrorKind::NotADirectory));
         match self.open(name)? {
@@ -158,7 +158,7 @@ impl Folder {
         }
     }
 
-    /// The folder at a path below it; `None` if there is nothing.
+    /// Opens the folder at a relative path. Returns `None` if it does not exist.
     pub fn descend(&self, below: &str) -> Result<Option<Self>, Unreadable> {
         let fd = self.fd.try_clone().map_err(|error| unreadable(&self.path, error))?;
         let start = Self { fd, path: self.path.clone() };
@@ -166,7 +166,7 @@ impl Folder {
         names.try_fold(Some(start), |folder, name| folder.map_or(Ok(None), |folder| folder.folder(name)))
     }
 
-    /// The target of a link; `None` if there is no link of this name.
+    /// Returns the target of a link; `None` if no such link exists.
     pub fn link(&self, name: &str) -> Result<Option<String>, Unreadable> {
         let failed = |source: io::Error| unreadable(&self.path.join(name), source);
         match readlinkat(&self.fd, name, Vec::new()) {

@@ -1,6 +1,6 @@
 //! The kinds of objects, with the properties of each (pure).
 
-/// A kind, as API discovery would describe it, and what the API server does with its objects.
+/// A kind as API discovery describes it, and how the API server treats its objects.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// API group, empty for the core group.
@@ -15,20 +15,20 @@ pub struct Kind {
     pub namespaced: bool,
     /// Objects of a lower wave are applied before those of a higher one.
     pub wave: u8,
-    /// Whether the `assets/` of every provider may contain it. Of the others a policy may allow single objects to external providers.
+    /// Whether the `assets/` of every provider may contain it. A policy may allow single objects of other kinds to external providers.
     pub is_usual: bool,
-    /// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
+    /// The immutable fields, as the API server names them: an object with another value there is recreated.
     pub immutable: &'static [&'static str],
-    /// The fields that cannot be changed if the API server calls them forbidden. They can be wrong for other reasons.
+    /// The fields that are immutable if the API server reports them as forbidden. They can be invalid for other reasons.
     pub forbidden: &'static [&'static str],
-    /// The JSON pointer of the specification of its pods.
+    /// The JSON pointer of its pod specification.
     pub pods: Option<&'static str>,
-    /// The fields with names of other objects of a provider: the JSON pointer of each, and the kind that it names. Bindings of RBAC
-    /// name kinds themselves.
+    /// The fields with names of other objects of a provider: the JSON pointer of each, and the kind of the named object. RBAC bindings
+    /// name the kind themselves.
     pub names: &'static [(&'static str, &'static str)],
 }
 
-/// A kind of which nothing else is known.
+/// A kind without further properties.
 pub const fn kind(
     group: &'static str,
     version: &'static str,
@@ -53,13 +53,13 @@ pub const fn kind(
 }
 
 impl Kind {
-    /// The same as a kind that every provider may contain.
+    /// Returns the kind as one that every provider may contain.
     const fn usual(self) -> Self {
         Self { is_usual: true, ..self }
     }
 }
 
-/// A kind whose objects make pods of a template.
+/// A kind whose objects create pods from a template.
 const fn workload(name: &'static str, plural: &'static str) -> Kind {
     Kind {
         immutable: &["spec.selector"],
@@ -76,25 +76,25 @@ const fn binding(name: &'static str, plural: &'static str, namespaced: bool) -> 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// Policies of admission.
+/// Admission policies.
 const POLICY: Kind = kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 1);
 
 /// The kind of service accounts.
 pub const SERVICE_ACCOUNT: Kind = kind("", "v1", "ServiceAccount", "serviceaccounts", true, 2).usual();
 
-/// The kind of roles of the cluster.
+/// The kind of cluster roles.
 pub const CLUSTER_ROLE: Kind = kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 2).usual();
 
-/// The kind of bindings of the cluster.
+/// The kind of cluster role bindings.
 pub const CLUSTER_ROLE_BINDING: Kind = binding("ClusterRoleBinding", "clusterrolebindings", false);
 
-/// The kind of ConfigMaps. With `immutable` they cannot be changed.
+/// The kind of ConfigMaps. A ConfigMap with `immutable` cannot be changed.
 pub const CONFIG_MAP: Kind = Kind {
     forbidden: &["data", "binaryData", "immutable"],
     ..kind("", "v1", "ConfigMap", "configmaps", true, 3).usual()
 };
 
-/// The kind of pods, of whose specification most cannot be changed. In `assets/` are none.
+/// The kind of pods. Most of a pod specification is immutable. `assets/` contains no pods.
 pub const POD: Kind = Kind {
     forbidden: &["spec"],
     pods: Some("/spec"),

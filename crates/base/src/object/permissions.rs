@@ -1,5 +1,5 @@
-//! The permissions that roles grant (pure). This is the only reader of their rules: for the rules about providers, for
-//! plans and for printed roles.
+//! The permissions that roles grant (pure). This is the only reader of role rules: for the provider rules, for plans and
+//! for printed roles.
 //!
 //! Go decodes `null` in a list of texts as an empty text. In a role that means the core group, or requests without a
 //! name. So nothing is skipped here: anything but a list of texts is an error.
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use crate::error::brief;
 
-/// The longest API group, resource, verb or name, in bytes: the API server takes no longer name of an object. A rule combines each with
-/// all others, so a longer one would be kept as often as there are combinations.
+/// The maximum length of an API group, resource, verb or name in bytes, as for object names in the API server. A rule combines each
+/// with all others, so every combination would store a longer text again.
 const LONGEST: usize = 253;
 
-/// A rule of a role: everything in one of its lists with everything in the others.
+/// A rule of a role: it grants every combination of the items of its lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRule<'a> {
     /// API groups; the core group is empty.
     pub groups: Vec<&'a str>,
     /// Resources, with a subresource after a slash.
     pub resources: Vec<&'a str>,
-    /// The names of objects; none for all of them. An empty name is that of requests without one, such as a list.
+    /// The names of objects; an empty list means all. An empty name means requests without a name, such as a list.
     pub names: Vec<&'a str>,
     /// Verbs.
     pub verbs: Vec<&'a str>,
-    /// Paths of the API server that are no resources.
+    /// Non-resource paths of the API server.
     pub urls: Vec<&'a str>,
 }
 
@@ -40,7 +40,7 @@ pub struct Permission<'a> {
     pub verb: &'a str,
 }
 
-/// A rule of a role is not one.
+/// A malformed rule of a role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct Error {
@@ -50,13 +50,13 @@ pub struct Error {
 }
 
 impl<'a> PolicyRule<'a> {
-    /// How many permissions it grants, counted without making them: few lines grant millions.
+    /// The number of permissions that it grants, counted without creating them: a few lines can grant millions.
     pub fn count(&self) -> usize {
         let lists = [self.groups.len(), self.resources.len(), self.verbs.len(), self.names.len().max(1)];
         lists.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Every permission of it.
+    /// Returns every permission that it grants.
     pub fn permissions(&self) -> impl Iterator<Item = Permission<'a>> {
         let pairs = self.groups.iter().flat_map(|group| self.resources.iter().map(move |resource| (*group, *resource)));
         pairs.flat_map(move |(group, resource)| {
@@ -66,8 +66,8 @@ impl<'a> PolicyRule<'a> {
     }
 }
 
-/// The rules of a role, by their places in its list. An object without `rules` has none.
-/// Fails if something in them is not of its type: the API server refuses it, or reads it as something else.
+/// Returns the rules of a role in their order. An object without `rules` has none.
+/// Fails if a value in them has the wrong type, because the API server refuses it or reads it differently.
 pub fn rules(role: &Value) -> Result<Vec<PolicyRule<'_>>, Error> {
     let rules = list(&role["rules"], "/rules")?;
     rules.iter().enumerate().map(|(index, rule)| read(rule, &format!("/rules/{index}"))).collect()
@@ -88,7 +88,7 @@ fn read<'a>(rule: &'a Value, at: &str) -> Result<PolicyRule<'a>, Error> {
         resources: texts("resources", LONGEST)?,
         names: texts("resourceNames", LONGEST)?,
         verbs: texts("verbs", LONGEST)?,
-        // Nothing combines these.
+        // These are not combined.
         urls: texts("nonResourceURLs", usize::MAX)?,
     })
 }
@@ -108,7 +108,7 @@ fn texts<'a>(value: &'a Value, longest: usize, at: &str) -> Result<Vec<&'a str>,
     list(value, at)?.iter().enumerate().map(text).collect()
 }
 
-/// An absent list and null are empty, as for the API server.
+/// Reads an absent list and null as empty, as the API server does.
 fn list<'a>(value: &'a Value, at: &str) -> Result<&'a [Value], Error> {
     match value {
         Value::Null => Ok(&[]),

@@ -14,10 +14,10 @@ pub use crate::object::{CONFIG_MAP, SECRET};
 /// The annotation of pod templates that holds the hash; the name is part of the contract with the Go operator.
 pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
 
-/// The same on clusters other than OpenShift.
+/// The annotation on clusters other than OpenShift.
 pub const KUBERNETES_ANNOTATION: &str = "ccm-operator.dev/config-hash";
 
-/// The hash of what the pods of a workload refer to; null if it has none.
+/// The hash in the annotation of a workload's pod template; null if it has none.
 pub fn hash_of(workload: &Value) -> &Value {
     let annotations = &workload["spec"]["template"]["metadata"]["annotations"];
     [ANNOTATION, KUBERNETES_ANNOTATION]
@@ -59,8 +59,8 @@ impl std::fmt::Display for Reference {
 /// The digests of existing objects.
 pub type Digests = BTreeMap<Reference, String>;
 
-/// The references of a pod specification in a namespace: in volumes, projected ones too, and in the environment of all
-/// containers.
+/// Returns the references of a pod specification in a namespace: in volumes, also projected ones, and in the environment
+/// of all containers.
 pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
     let mut found = BTreeSet::new();
     let mut add = |kind, name: &Value| {
@@ -90,7 +90,7 @@ pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
     found
 }
 
-/// The digest of a live ConfigMap, or of a live Secret with its `metadata.uid`: what [`hash`] takes.
+/// Returns the digest of a live ConfigMap, or of a live Secret with its `metadata.uid`, for [`hash`].
 pub fn live_digest(kind: &Kind, live: &Value) -> String {
     if kind == &SECRET {
         secret_digest(live, live["metadata"]["uid"].as_str().unwrap_or_default())
@@ -99,8 +99,8 @@ pub fn live_digest(kind: &Kind, live: &Value) -> String {
     }
 }
 
-/// The digest of a Secret's data and of its `metadata.uid`. A user who may see a pod sees the hash that follows from it: without
-/// the uid, which only they know who may read the Secret, they could try passwords until one has this hash.
+/// Returns the digest of a Secret's data and its `metadata.uid`. A user who may see a pod sees the hash derived from it. Only readers
+/// of the Secret know the uid; without it, other users could try passwords until one has this hash.
 pub fn secret_digest(secret: &Value, uid: &str) -> String {
     let mut hasher = Sha256::new();
     hasher.update((uid.len() as u64).to_be_bytes());
@@ -128,7 +128,7 @@ pub fn digest(object: &Value) -> String {
 pub fn hash(references: &BTreeSet<Reference>, digests: &Digests) -> String {
     let mut hasher = Sha256::new();
     for (reference, digest) in references.iter().filter_map(|reference| Some((reference, digests.get(reference)?))) {
-        // Without the namespace: the same configuration in another one is no change.
+        // Without the namespace: the same configuration in another namespace is no change.
         hasher.update(format!("{}/{}={digest}\n", reference.kind.kind, reference.name));
     }
     hex(&hasher.finalize())
@@ -143,7 +143,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Whether a text is a digest as those of images and packages are written: `sha256:` and 64 hexadecimal digits in lower case.
+/// Whether a text is a digest in the format of images and packages: `sha256:` and 64 lowercase hexadecimal digits.
 pub fn is_digest(text: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     text.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.bytes().all(is_digit))

@@ -1,7 +1,7 @@
 //! Edits an INI text in place, in the dialect of gopkg.in/gcfg.v1, which cloud-controller-managers read (pure).
 //!
 //! Lines that are not edited keep every byte. No crate that preserves the text reads this dialect: gix-config (sixty
-//! crates) accepts `[a.b]`, refuses `[ a ]` and moves a key that stands on its header's line; ini-roundtrip and ini-edit
+//! crates) accepts `[a.b]`, refuses `[ a ]` and moves a key that is on its header's line; ini-roundtrip and ini-edit
 //! have no quotes, escapes or continued lines; rust-ini and configparser do not preserve the text.
 
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub struct Entry {
     /// Without quotes and escapes; `None` without `=`, which gcfg reads as true for a boolean.
     pub value: Option<String>,
     key_end: usize,
-    /// The value as written. Empty for an empty value, at the end of the `=`, and without `=` at the end of the key.
+    /// The value as written. An empty range after the `=` for an empty value, and after the key without `=`.
     literal: Range<usize>,
 }
 
@@ -82,7 +82,7 @@ impl Entry {
 }
 
 impl Document {
-    /// Parses a text. An error where gcfg has one.
+    /// Parses a text. Fails where gcfg fails.
     pub fn parse(source: &str) -> Result<Self, Problem> {
         if let Some(at) = source.find('\0') {
             let line = 1 + source[..at].matches('\n').count();
@@ -111,7 +111,7 @@ impl Document {
         self.placed().map(|(_, placed)| placed)
     }
 
-    /// The bytes of each key's value with its key, and of every other part of the text with `None`, in order.
+    /// The byte ranges of the text, in order: of each value with its key, and of every other part with `None`.
     pub fn parts(&self) -> impl Iterator<Item = (Option<&str>, Range<usize>)> {
         let mut end = 0;
         self.lines.iter().flat_map(move |line| {
@@ -170,7 +170,7 @@ impl Document {
         self.remove(rule, section, self.positions(section, key));
     }
 
-    /// Removes a section from its header to its last key. Comments below that may belong to the next section.
+    /// Removes a section from its header to its last key. Keeps comments below, which may belong to the next section.
     pub fn drop_section(&mut self, rule: &'static str, section: &str) {
         let blocks: Vec<_> = self.blocks(section).collect();
         let gone = blocks.into_iter().flatten().collect();
@@ -182,7 +182,7 @@ impl Document {
         (self.lines.into_iter().map(|line| line.text).collect(), self.changes)
     }
 
-    /// Removes lines, given in their order.
+    /// Removes lines, given by ascending indexes.
     fn remove(&mut self, rule: &'static str, section: &str, gone: Vec<usize>) {
         let mut gone = gone.into_iter().peekable();
         for (at, line) in std::mem::take(&mut self.lines).into_iter().enumerate() {

@@ -138,12 +138,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Whether two names are equal to Go, which folds case as Unicode does: two non-ASCII letters fold to `k` and `s`.
+/// Whether Go treats two names as equal: it folds case as Unicode does, where two non-ASCII letters fold to `k` and `s`.
 pub fn is_named(name: &str, other: &str) -> bool {
     letters(name).eq(letters(other))
 }
 
-/// A name in the form in which equal names are the same text.
+/// Returns the case-folded name: the same text for equal names.
 pub fn folded(name: &str) -> String {
     letters(name).collect()
 }

@@ -1,14 +1,14 @@
-//! The kubectl flags that select a cluster (pure), and commands with them that a user copies into a shell. A text of
-//! others, such as an annotation, is always a single word of a command.
+//! The kubectl flags that select a cluster (pure), and commands with them that a user copies into a shell. An untrusted
+//! text, such as an annotation, is always a single word of a command.
 
 use std::path::PathBuf;
 
 use crate::text::shell::quoted;
 
-/// How to reach a cluster, and as whom: kubectl's flags.
+/// The cluster and the user of a connection: kubectl's flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// `--kubeconfig`; without one that of `KUBECONFIG` or `~/.kube/config`, else the credentials of the Pod.
+    /// `--kubeconfig`; by default the one of `KUBECONFIG` or `~/.kube/config`, else the credentials of the Pod.
     pub kubeconfig: Option<PathBuf>,
     /// `--context`, instead of the kubeconfig's current one.
     pub context: Option<String>,
@@ -29,7 +29,7 @@ impl Access {
     }
 
     fn to_cluster(&self, impersonates: bool) -> String {
-        // Every field, so that no flag of the connection is forgotten.
+        // Names every field, so that no flag of the connection is forgotten.
         let Self { kubeconfig: _, context, cluster, user, as_user, as_groups } = self;
         let to_cluster = joined([
             ("--kubeconfig", self.file().as_ref()),
@@ -46,7 +46,7 @@ impl Access {
         self.kubeconfig.as_ref().map(|path| path.display().to_string())
     }
 
-    /// The flag that chooses something of a kubeconfig, if one is given.
+    /// The first given flag that selects an entry of the kubeconfig.
     pub fn choice(&self) -> Option<&'static str> {
         let flags = [("context", &self.context), ("cluster", &self.cluster), ("user", &self.user)];
         flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
@@ -57,14 +57,14 @@ impl Access {
         format!("kubectl{}", self.flags())
     }
 
-    /// kubectl for a command that impersonates somebody else.
+    /// kubectl for a command that impersonates another user.
     pub fn kubectl_as(&self, who: &str) -> String {
         format!("kubectl{} --as={}", self.to_cluster(false), quoted(who))
     }
 
     /// Helm with these flags.
     pub fn helm(&self) -> String {
-        // `helm_problem` is about the fields that Helm has no flag for.
+        // `helm_problem` reports the fields that have no Helm flag.
         let Self { kubeconfig: _, context, cluster: _, user: _, as_user, as_groups } = self;
         let file = self.file();
         let flags = [

@@ -1,6 +1,6 @@
 //! Lists in messages (pure).
 
-/// The first items of a list in one line, at most this many, and the number of the others: `a, b and 3 more`.
+/// Formats at most `most` items of a list on one line, with the number of the others: `a, b and 3 more`.
 pub fn first<T: AsRef<str>>(most: usize, items: impl IntoIterator<Item = T>) -> String {
     let mut items = items.into_iter();
     let shown: Vec<_> = items.by_ref().take(most).collect();

@@ -49,10 +49,10 @@ pub fn is_secret_key(key: &str) -> bool {
         || (has_secret_word && !ends_with_any(HARMLESS) && !squashed.starts_with("automount"))
 }
 
-/// How much of the end of a key is searched for one of [`NAMES`]; no name with its separators is as long.
+/// The number of characters at the end of a key that are searched for [`NAMES`]; every name with its separators is shorter.
 const LONGEST_NAME: usize = 24;
 
-/// The last word of a key, the last two, and so on, squashed: of `DB_PASS` and `dbPass` these are `pass` and `dbpass`.
+/// Returns the last word of a key, the last two, and so on, squashed: for `DB_PASS` and `dbPass`, `pass` and `dbpass`.
 fn last_words(key: &str) -> Vec<String> {
     let from = key.char_indices().rev().nth(LONGEST_NAME).map_or(0, |(at, _)| at);
     let end = &key[from..];
@@ -65,18 +65,18 @@ fn last_words(key: &str) -> Vec<String> {
     starts.map(|(_, (at, _))| squashed(&end[at..])).collect()
 }
 
-/// The letters and digits of a key. As Go compares names: two letters beyond ASCII count as k and s.
+/// Returns the letters and digits of a key, folded as Go folds names: two non-ASCII letters become k and s.
 fn squashed(key: &str) -> String {
     folded(key).chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-/// A text with its secrets masked. It has as many lines as before.
+/// Masks the secrets of a text. The number of lines stays the same.
 pub fn text(text: &str) -> String {
     replaced(text, |_| MASK.to_owned())
 }
 
-/// A message of a program in one line, with its secrets masked. In prose, what stands behind a colon is masked only if it looks
-/// like a secret: `failed to refresh token: no such host` stays readable.
+/// Masks the secrets of a program's message, on one line. In prose, the text after a colon is masked only if it looks like a secret:
+/// `failed to refresh token: no such host` stays readable.
 pub fn message(text: &str) -> String {
     let line = text.replace('\n', " ");
     hide(&line, secrets_of_message(&line), |_| MASK.to_owned())
@@ -86,12 +86,12 @@ fn secrets_of_message(line: &str) -> Vec<Range<usize>> {
     layout::json(line).unwrap_or_else(|| words::of_message(line))
 }
 
-/// A text in which each secret is replaced; the lines of a secret behind its first one become [`MASK`].
+/// Replaces each secret of a text; later lines of a multi-line secret become [`MASK`].
 pub fn replaced(text: &str, replacement: impl FnMut(&str) -> String) -> String {
     hide(text, layout::secrets(text), replacement)
 }
 
-/// Ranges in their order, those that overlap as one.
+/// Sorts ranges and merges those that overlap.
 fn united(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| (range.start, range.end));
     let mut united = Vec::<Range<usize>>::new();
@@ -131,8 +131,8 @@ fn hide(text: &str, secrets: Vec<Range<usize>>, mut replacement: impl FnMut(&str
 /// Values that cannot be secrets.
 const HARMLESS_VALUES: [&str; 10] = ["", "true", "false", "yes", "no", "null", "~", "{}", "[]", MASK];
 
-/// Whether a value cannot be a secret; in JSON a comma may follow it. A long value is not read to its end: in a message, one text
-/// may be the end of many values.
+/// Whether a value cannot be a secret; in JSON a comma may follow it. A long value is not read to its end: in a message, many values
+/// may share the same end.
 fn is_harmless_value(value: &str) -> bool {
     const QUOTES: [char; 2] = ['"', '\''];
     let value = value.trim();

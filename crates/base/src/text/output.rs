@@ -17,18 +17,18 @@ const GAP: usize = 2;
 /// The minimum width of the last column, even if the table becomes too wide.
 const NARROWEST: usize = 20;
 
-/// One JSON document, ending in a line break. What would steer a terminal is in it as escapes.
+/// Formats one JSON document, ending in a line break. Characters that control a terminal are escaped.
 pub fn json(output: &impl Serialize) -> serde_json::Result<String> {
     Ok(terminal::escaped_json(serde_json::to_string_pretty(output)?) + "\n")
 }
 
-/// A table of at most 100 columns, unless a word is longer than its column. Long texts are wrapped in the last column;
-/// nothing is cut off.
+/// Formats a table of at most 100 columns, unless a word is longer than its column. Long texts are wrapped in the last
+/// column; nothing is cut off.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
     table_within(WIDTH, titles, rows)
 }
 
-/// A [`table`] of another width.
+/// Formats a [`table`] of another width.
 pub fn table_within<const N: usize>(width: usize, titles: [&str; N], rows: &[[String; N]]) -> String {
     let titles = titles.map(str::to_owned);
     let all = || iter::once(&titles).chain(rows);
@@ -60,7 +60,7 @@ fn lines_of_row<const N: usize>(row: &[String; N], widths: &[usize; N], last: us
     text
 }
 
-/// Ends a line without spaces at its end. In place: a row may have as many lines as an untrusted text has words.
+/// Ends a line and removes its trailing spaces. In place: a row may have as many lines as an untrusted text has words.
 fn end_line(text: &mut String) {
     text.truncate(text.trim_end().len());
     text.push('\n');
@@ -100,7 +100,7 @@ pub struct Failure {
     pub text: String,
 }
 
-/// Test suites as JUnit's XML. A case is repeated for each of its failures: most readers show only one failure a case.
+/// Formats test suites as JUnit's XML. A case is repeated for each of its failures: most readers show only one failure per case.
 pub fn junit(suites: &[Suite]) -> String {
     let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n".to_owned();
     for suite in suites {
@@ -129,7 +129,7 @@ fn cases(suite: &str, case: &str, failures: &[Failure]) -> String {
     failures.iter().map(failed).collect()
 }
 
-/// A text as XML character data or attribute value. Characters that XML cannot represent become `?`.
+/// Escapes a text as XML character data or attribute value. Characters that XML cannot represent become `?`.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {
@@ -167,7 +167,7 @@ mod tests {
         assert!(lines[3].starts_with("           word"), "{text}");
         assert_eq!(lines.last().map(|line| line.len()), Some(131), "nothing is cut off: {text}");
         assert_eq!(table(["NAME", "WHAT"], &[["a".into(), String::new()]]), "NAME  WHAT\na\n");
-        // A line for each word: each is only appended.
+        // One line per word: each is only appended.
         let text = table(["NAME", "WHAT"], &[["a".into(), format!("{} ", "x".repeat(95)).repeat(20_000)]]);
         assert_eq!(text.lines().count(), 20_001);
         assert!(text.lines().skip(2).all(|line| line == format!("     {}", "x".repeat(95))), "{text:.300}");

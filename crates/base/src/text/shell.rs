@@ -1,8 +1,8 @@
-//! Quotes the words of a shell (pure), because people copy printed commands.
+//! Quotes words for a shell (pure), because people copy printed commands.
 
 use std::fmt::Write as _;
 
-/// A word of a shell, on one line whatever it contains.
+/// Quotes a word for a shell, on one line whatever it contains.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -18,7 +18,7 @@ pub fn quoted(word: &str) -> String {
             '\n' => escaped += "\\n",
             control if control.is_control() => {
                 for byte in control.to_string().bytes() {
-                    // Octal: hexadecimal digits have no fixed length everywhere.
+                    // Octal: not every shell limits the number of hexadecimal digits.
                     let _ = write!(escaped, "\\{byte:03o}");
                 }
             }

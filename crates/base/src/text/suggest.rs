@@ -4,17 +4,17 @@ use std::cell::Cell;
 
 use crate::text::work;
 
-/// The longest word with a suggestion, in bytes: the search takes the product of the lengths of two words.
+/// The maximum length in bytes of a word with a suggestion: the search time is the product of the lengths of two words.
 const LONGEST: usize = 64;
 
-/// The most known words among which one is searched for.
+/// The maximum number of known words that are searched.
 const MOST_KNOWN: usize = 200;
 
-/// The most suggestions in one report. Nobody reads more.
+/// The maximum number of suggestions in one report.
 const MOST_HINTS: usize = 100;
 
-/// " (did you mean `near`?)" if a known word is near the given one, else an empty text. Long words and long lists are
-/// not searched.
+/// Returns " (did you mean `near`?)" if a known word is near the given one, else an empty text. Does not search long
+/// words and long lists.
 pub fn did_you_mean<S: AsRef<str> + Ord>(word: &str, known: impl IntoIterator<Item = S>) -> String {
     if word.len() > LONGEST {
         return String::new();
@@ -34,7 +34,7 @@ pub fn did_you_mean<S: AsRef<str> + Ord>(word: &str, known: impl IntoIterator<It
             (strsim::osa_distance(&lower, &candidate.as_ref().to_lowercase()), candidate)
         })
         .filter(|(distance, candidate)| *distance <= near(candidate))
-        // Who types a word wrong begins it right: another beginning is another word, but for a single slip.
+        // Typing errors are rarely in the first letter: a word with another first letter is near only if it has a single error.
         .filter(|(distance, candidate)| *distance <= 1 || begins(candidate.as_ref()) == begins(&lower))
         .min()
         .map(|(_, candidate)| format!(" (did you mean `{}`?)", candidate.as_ref()))
@@ -45,7 +45,7 @@ fn begins(word: &str) -> Option<char> {
     word.chars().next().map(|first| first.to_ascii_lowercase())
 }
 
-/// The suggestions of one report, whose number others may decide.
+/// The suggestions of one report. Untrusted text may decide their number.
 #[derive(Default)]
 pub struct Hints(Cell<usize>);
 

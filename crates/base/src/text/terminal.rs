@@ -1,11 +1,11 @@
-//! Characters that control a terminal, or hide a part of its output, in texts that others may have written (pure).
+//! Characters in untrusted text that control a terminal, or hide a part of its output (pure).
 
 use std::fmt::Write;
 
 use crate::text::Place;
 
-/// Whether a terminal does something else with a character than to show it: control characters but line feed and tab, and characters
-/// of Unicode that reorder a line, break it in some programs only, or have no width. Source: the properties `Cc`, `Bidi_Control` and
+/// Whether a terminal does more with a character than show it: control characters except line feed and tab, and Unicode
+/// characters that reorder a line, break it in some programs only, or have no width. Source: the properties `Cc`, `Bidi_Control` and
 /// `Default_Ignorable_Code_Point` of the Unicode Character Database.
 pub fn steers(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t'))
@@ -18,12 +18,12 @@ pub fn steers(character: char) -> bool {
         )
 }
 
-/// A text as a terminal may show it, with a replacement in place of each of these characters.
+/// Replaces each of these characters, so that a terminal can show the text.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// The first of these characters in a file, and its place. A carriage return may stand before a line feed.
+/// Finds the first of these characters in a file, and its place. A carriage return before a line feed is allowed.
 pub fn first(text: &str) -> Option<(Place, char)> {
     let is_break = |at: usize, c: char| c == '\r' && text[at..].starts_with("\r\n");
     let (at, found) = text.char_indices().find(|(at, c)| steers(*c) && !is_break(*at, *c))?;
@@ -33,7 +33,7 @@ pub fn first(text: &str) -> Option<(Place, char)> {
     Some((place, found))
 }
 
-/// The error for a file or a value with such a character.
+/// Returns the error for a file or a value with such a character.
 pub fn refusal(found: char) -> String {
     format!(
         "the character U+{:04X}, which steers a terminal or hides text from its reader: remove it",
@@ -41,7 +41,7 @@ pub fn refusal(found: char) -> String {
     )
 }
 
-/// A document of JSON in which these characters are written as escapes: a program reads the same.
+/// Escapes these characters in a JSON document: a program reads the same values.
 pub(super) fn escaped_json(json: String) -> String {
     if !json.contains(steers) {
         return json;

@@ -32,7 +32,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| describe(&error, text))
 }
 
-/// Parses every document of a text, without the empty ones.
+/// Parses every document of a text; leaves out empty ones.
 pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
     serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| describe(&error, text))
 }
@@ -42,7 +42,7 @@ pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
     let documents = documents(text)?;
     let roots = outline::roots(text)?;
     if documents.len() != roots.len() {
-        // The reader leaves out what is null by a tag or by its spelling, such as `nUll`.
+        // The reader leaves out a document that is null by a tag or by its spelling, such as `nUll`.
         let line = roots.iter().find(|root| root.is_scalar()).map_or(1, |root| root.line);
         return Err(Error::at(line, "a document that only some readers take for an empty one; remove it"));
     }
@@ -52,7 +52,7 @@ pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
     Ok(documents.into_iter().zip(roots.iter().map(Lines::of_root)).collect())
 }
 
-/// Writes one document. No text in it steers a terminal, even if it is untrusted, and Go's parser reads each text as it is.
+/// Writes one document. No text in it controls a terminal, even if it is untrusted, and Go's parser reads every text unchanged.
 pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
     let text = write(value)?;
     if quoted::may_need(&text) { quoted::write(value, &text) } else { Ok(text) }
@@ -72,7 +72,7 @@ fn options() -> serde_saphyr::Options {
     options
 }
 
-/// Keeps places out of the library's messages: [`Error`] has a field for them.
+/// Keeps locations out of the library's messages: [`Error`] has a field for them.
 struct WithoutPlaces;
 
 impl Localizer for WithoutPlaces {
@@ -89,13 +89,13 @@ impl Localizer for WithoutPlaces {
     }
 }
 
-/// The key is behind the colon, as values are: the masking of secrets cuts messages there.
+/// Puts the key after a colon, as values are: the masking of secrets cuts messages there.
 fn twice(key: Option<&str>) -> String {
     let key = key.map(|key| format!(": {key:?}")).unwrap_or_default();
     format!("a key stands twice, remove one{key}")
 }
 
-/// Whether a text has null at a place.
+/// Whether the value at a place of a text is null.
 fn is_null(text: &str, place: Option<Place>) -> bool {
     let at = place.and_then(|place| {
         let line = text.lines().nth(place.line.checked_sub(1)?)?;

@@ -13,7 +13,7 @@ use crate::object::reference::is_digest;
 /// Leases of other programs.
 const OTHER_LEASES: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "k3s-cloud-controller-manager"];
 
-/// A broken rule: the field, and what is wrong with it.
+/// A broken rule: the field and the problem.
 pub type Broken = (&'static str, &'static str);
 
 /// Whether a name is valid for a `CloudControllerManager`.
@@ -31,7 +31,7 @@ pub fn name(name: &str) -> Result<(), Broken> {
 }
 
 impl Spec {
-    /// The first rule that it breaks.
+    /// Fails with the first broken rule.
     pub fn check(&self) -> Result<(), Broken> {
         self.check_texts()?;
         let labels = &self.node_deletion.selector.match_labels;
@@ -139,7 +139,7 @@ impl Spec {
         self.controllers.route == OffByDefault::Disabled || !self.subnets().is_empty()
     }
 
-    /// The addresses of the pods' subnets; `None` for what is none.
+    /// The addresses of the pod subnets; `None` for an invalid subnet.
     fn subnets(&self) -> Vec<Option<IpAddr>> {
         let written = self.network.iter().flat_map(|network| &network.pod_cidrs);
         written.map(|text| subnet(text)).collect()
@@ -161,13 +161,13 @@ impl Spec {
     }
 }
 
-/// Whether a text is the name and the unique id of a node, with a time.
+/// Whether a text consists of the name and the UID of a node, and a time.
 fn is_node(text: &str) -> bool {
     let parts: Vec<_> = text.split('/').collect();
     text.len() <= 320 && parts.len() == 3 && parts.iter().all(|part| !part.is_empty())
 }
 
-/// The address of a subnet.
+/// Returns the address of a subnet.
 fn subnet(text: &str) -> Option<IpAddr> {
     let (address, length) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;

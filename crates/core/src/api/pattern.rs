@@ -1,6 +1,6 @@
 //! The patterns of texts in the API, for its schema and for manifests that no API server has checked (pure).
 
-/// What a text consists of: its pattern and its most characters, as the schema has them, and the same in words.
+/// The valid form of a text: its pattern and maximum length, as in the schema, and the same in words.
 #[derive(Clone, Copy)]
 pub(super) struct Pattern {
     pub(super) regex: &'static str,
@@ -31,7 +31,7 @@ pub(super) const LABEL_NAME: Pattern = pattern("^[-A-Za-z0-9_./]+$", usize::MAX,
 pub(super) const LABEL_VALUE: Pattern = pattern("^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", 63, "");
 
 impl Pattern {
-    /// Whether a text has this pattern.
+    /// Whether a text matches this pattern.
     pub(super) fn fits(&self, text: &str) -> bool {
         text.len() <= self.longest && behind(self.regex.trim_start_matches('^').as_bytes(), text.as_bytes())
     }

@@ -7,40 +7,40 @@ use super::api_types;
 use super::pattern::HOST;
 
 api_types! {
-    /// Where the cloud-controller-manager runs. Whether it is a Deployment or a DaemonSet is the provider's choice.
+    /// The placement of the cloud-controller-manager. The provider decides whether it is a Deployment or a DaemonSet.
     #[serde(rename_all = "camelCase", default)]
     #[derive(Default)]
     pub struct Placement {
-        /// The replicas of a Deployment; absent: two, or one where there is only one control-plane node.
+        /// The number of replicas of a Deployment. Defaults to two, or to one if there is only one control-plane node.
         #[cfg_attr(test, schemars(range(min = 1, max = 5)))]
         pub replicas: Option<u8>,
-        /// Labels that a node must have, besides being one of the control plane where there are such nodes.
+        /// Labels that a node must have. If there are control-plane nodes, it must also be one of them.
         #[cfg_attr(test, schemars(extend("maxProperties" = 16)))]
         pub node_selector: BTreeMap<String, String>,
-        /// Further taints that are tolerated.
+        /// Additional tolerations.
         #[cfg_attr(test, schemars(length(max = 16)))]
         pub tolerations: Vec<Toleration>,
-        /// How the API server is reached; absent: as the distribution offers it, or else by its Service.
+        /// The address of the API server. Defaults to the distribution's local address, else to its Service.
         pub api_server: Option<ApiServer>,
     }
 
-    /// A taint that is tolerated, as in a pod.
+    /// A toleration, as in a pod.
     #[serde(rename_all = "camelCase", default)]
     #[derive(Default)]
     pub struct Toleration {
-        /// The taint's key; empty with operator `Exists`: every taint.
+        /// The taint's key. Empty with operator `Exists` means every taint.
         #[cfg_attr(test, schemars(length(max = 317)))]
         pub key: String,
-        /// How key and value match.
+        /// The relation between key and value.
         pub operator: TolerationOperator,
         /// The taint's value.
         #[cfg_attr(test, schemars(length(max = 63)))]
         pub value: String,
-        /// The taint's effect; absent: every effect.
+        /// The taint's effect. Absent means every effect.
         pub effect: Option<TaintEffect>,
     }
 
-    /// How a toleration matches.
+    /// The operator of a toleration.
     #[derive(Copy, Default)]
     pub enum TolerationOperator {
         /// Any value.
@@ -55,7 +55,7 @@ api_types! {
     pub enum TaintEffect {
         /// Pods are not scheduled.
         NoSchedule,
-        /// Pods are scheduled only where there is no other place.
+        /// Pods are scheduled only if no other node fits.
         PreferNoSchedule,
         /// Pods are evicted.
         NoExecute,
@@ -72,13 +72,13 @@ api_types! {
         pub port: u16,
     }
 
-    /// A distribution of Kubernetes. What is known of each stands in `facts/distribution.rs`.
+    /// A distribution of Kubernetes. Its properties are in `facts/distribution.rs`.
     #[derive(Copy, Default)]
     pub enum Distribution {
-        /// Found by the nodes.
+        /// Detected from the nodes.
         #[default]
         Auto,
-        /// kubeadm, and what is built with it.
+        /// kubeadm, and distributions built with it.
         Kubeadm,
         /// k3s.
         K3s,
@@ -89,7 +89,7 @@ api_types! {
         Talos,
         /// k0s.
         K0s,
-        /// Any other.
+        /// Any other distribution.
         Other,
     }
 }

@@ -1,4 +1,4 @@
-//! What a `CloudControllerManager` asks for (pure).
+//! The spec of a `CloudControllerManager` (pure).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::object::KUBE_SYSTEM;
 
 api_types! {
-    /// The cloud-controller-manager that is wanted.
+    /// The desired cloud-controller-manager.
     #[serde(rename_all = "camelCase")]
     #[cfg_attr(test, schemars(extend("x-kubernetes-validations" = [
         {
@@ -49,12 +49,12 @@ api_types! {
         ))]
         pub namespace: String,
 
-        /// The cluster's name at the cloud (`--cluster-name`). Clouds name and find their load balancers by it.
+        /// The cluster's name at the cloud (`--cluster-name`). Clouds use it to name and find their load balancers.
         #[serde(default = "kubernetes")]
         #[cfg_attr(test, schemars(regex(pattern = CLUSTER_NAME.regex), length(max = CLUSTER_NAME.longest)))]
         pub cluster_name: String,
 
-        /// The controllers that run. The permissions of the cloud-controller-manager are those that they need.
+        /// The controllers to run. The cloud-controller-manager has only the permissions that they need.
         #[serde(default)]
         pub controllers: Controllers,
 
@@ -70,26 +70,26 @@ api_types! {
         /// Certificates that the cloud-controller-manager trusts instead of those of its image.
         pub trust_bundle: Option<TrustBundle>,
 
-        /// When a node may be deleted, with `controllers.cloudNodeLifecycle: Enabled`.
+        /// The rules for deleting nodes, with `controllers.cloudNodeLifecycle: Enabled`.
         #[serde(default)]
         pub node_deletion: NodeDeletion,
 
-        /// The proxy through which the cloud is reached.
+        /// The proxy for requests to the cloud.
         pub proxy: Option<Proxy>,
 
         /// The image.
         #[serde(default)]
         pub image: Image,
 
-        /// Where the cloud-controller-manager runs.
+        /// The placement of the cloud-controller-manager.
         #[serde(default)]
         pub placement: Placement,
 
-        /// The distribution of Kubernetes, which decides how the API server is reached before there is a pod network.
+        /// The distribution of Kubernetes. It determines the address of the API server before a pod network exists.
         #[serde(default)]
         pub distribution: Distribution,
 
-        /// How the replicas agree on who acts.
+        /// The leader election of the replicas.
         #[serde(default)]
         pub leader_election: LeaderElection,
 
@@ -97,7 +97,7 @@ api_types! {
         #[serde(default)]
         pub ports: Ports,
 
-        /// Further flags, such as `--node-status-update-frequency: 1m`. Only those that the provider's descriptor lists.
+        /// Additional flags, such as `--node-status-update-frequency: 1m`. Only flags that the provider's descriptor lists.
         #[serde(default)]
         #[cfg_attr(test, schemars(extend(
             "maxProperties" = 64,
@@ -113,7 +113,7 @@ api_types! {
         #[cfg_attr(test, schemars(extend("maxProperties" = 64)))]
         pub feature_gates: BTreeMap<String, bool>,
 
-        /// What is logged.
+        /// The log settings.
         #[serde(default)]
         pub logging: Logging,
 
@@ -133,12 +133,12 @@ api_types! {
         /// Initializes nodes: addresses, labels, and the removal of the taint that keeps pods away.
         pub cloud_node: OnByDefault,
         /// Marks nodes whose machine is shut down, and finds nodes whose machine is gone. With `Rehearsal` it has no permission to
-        /// delete them: the status names what it would delete. With `Enabled` it may delete those that the operator has confirmed, by
-        /// the rules of `nodeDeletion`.
+        /// delete them: the status lists the nodes that it would delete. With `Enabled` it may delete the nodes that the operator
+        /// has confirmed by the rules of `nodeDeletion`.
         pub cloud_node_lifecycle: Lifecycle,
         /// Creates load balancers for Services.
         pub service: OnByDefault,
-        /// Creates the routes between the nodes' pod networks; for a network plugin that leaves that to the cloud.
+        /// Creates the routes between the nodes' pod networks; for a network plugin that relies on the cloud for them.
         pub route: OffByDefault,
     }
 
@@ -162,10 +162,10 @@ api_types! {
         Disabled,
     }
 
-    /// What the controller for gone machines may do.
+    /// The mode of the controller for gone machines.
     #[derive(Copy, Default)]
     pub enum Lifecycle {
-        /// It may do everything but delete nodes.
+        /// It may do everything except delete nodes.
         #[default]
         Rehearsal,
         /// It may delete the nodes that the operator has confirmed.
@@ -196,7 +196,7 @@ api_types! {
         "message": "exactly one of inline, configMapRef and secretRef must be given",
     }])))]
     pub struct CloudConfig {
-        /// The text. Everybody who may read this object may read it: no passwords.
+        /// The text. Do not include passwords: everyone who may read this object may read it.
         #[cfg_attr(test, schemars(length(max = 65536)))]
         pub inline: Option<String>,
         /// A key of a ConfigMap in the namespace of the cloud-controller-manager.
@@ -210,7 +210,7 @@ api_types! {
         /// The name of the object.
         #[cfg_attr(test, schemars(length(min = 1, max = 253)))]
         pub name: String,
-        /// The key in it.
+        /// The key in the object.
         #[cfg_attr(test, schemars(regex(pattern = KEY.regex), length(max = KEY.longest)))]
         pub key: String,
     }
@@ -236,24 +236,24 @@ api_types! {
         pub config_map_ref: KeyReference,
     }
 
-    /// When a node may be deleted. What is allowed by name passes all limits but the rules of the policy: the providerID, the
+    /// The rules for deleting nodes. A node in `allow` passes all limits except the rules of the policy: the providerID, the
     /// selector, the annotations, Ready, the taint of uninitialized nodes, and the control plane.
     #[serde(rename_all = "camelCase", default)]
     pub struct NodeDeletion {
-        /// The nodes that may be deleted at all, of those with the cloud's providerIDs; without one all of them. For a cluster
-        /// with nodes of two accounts of one cloud.
+        /// Selects the nodes that may be deleted, among the nodes with the cloud's providerIDs. Defaults to all of them. For a
+        /// cluster with nodes of two accounts of one cloud.
         pub selector: NodeLabels,
-        /// How long a node must not have been ready, in seconds.
+        /// The minimum time for which a node has not been ready, in seconds.
         #[cfg_attr(test, schemars(range(min = 60, max = 604_800)))]
         pub min_not_ready_seconds: u32,
-        /// How many nodes may be deleted in an hour.
+        /// The maximum number of deleted nodes per hour.
         #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
         pub max_per_hour: u32,
-        /// How many of the cloud's nodes may wait for their deletion at the same time, in per cent; one always may.
+        /// The maximum percentage of the cloud's nodes that may wait for their deletion at the same time; one node always may.
         #[cfg_attr(test, schemars(range(min = 1, max = 100)))]
         pub max_percent: u8,
-        /// Nodes that somebody has confirmed, each in one state, as `NAME/UID/TIME` with the time at which its condition `Ready` last
-        /// changed; `ccm-operator nodes allow-delete` adds them. A node that was ready again meanwhile is not meant any more.
+        /// Nodes that a user has confirmed, each in one state, as `NAME/UID/TIME` with the time at which its condition `Ready` last
+        /// changed; `ccm-operator nodes allow-delete` adds them. An entry is void if the node has been ready since.
         #[cfg_attr(test, schemars(length(max = 100), inner(length(max = 320)), extend("x-kubernetes-validations" = [{
             "rule": "self.all(node, node.matches('^[^/]+/[^/]+/[^/]+$'))",
             "message": "each is NAME/UID/TIME: see ccm-operator nodes allow-delete",
@@ -287,8 +287,8 @@ api_types! {
         /// The URL for requests over HTTPS.
         #[cfg_attr(test, schemars(length(max = 2048)))]
         pub https_proxy: String,
-        /// What is reached without the proxy, comma-separated. It must cover the API server; the cloud's metadata service is
-        /// added.
+        /// The destinations that bypass the proxy, comma-separated. They must include the API server; the cloud's metadata
+        /// service is added.
         #[cfg_attr(test, schemars(length(max = 8192)))]
         pub no_proxy: String,
     }
@@ -297,7 +297,7 @@ api_types! {
     #[serde(rename_all = "camelCase", default)]
     #[derive(Default)]
     pub struct Image {
-        /// The tag; absent: the provider's tag for the cluster's version of Kubernetes.
+        /// The tag. Defaults to the provider's tag for the cluster's version of Kubernetes.
         #[cfg_attr(test, schemars(regex(pattern = TAG.regex), length(max = TAG.longest), extend(
             "x-kubernetes-validations" = [{"rule": "self != 'latest'", "message": "name a version: latest changes by itself"}]
         )))]
@@ -305,14 +305,14 @@ api_types! {
         /// The digest that the image of this version must have, such as `sha256:…`, if the provider has one image.
         #[cfg_attr(test, schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"), length(max = 71)))]
         pub digest: Option<String>,
-        /// The digests that the images of this version must have, by the container's name. A provider that names its images by
-        /// digest needs none of them for the versions that it knows.
+        /// The digests that the images of this version must have, by container name. A provider that pins its images by digest
+        /// needs none for the versions that it knows.
         #[cfg_attr(test, schemars(extend(
             "maxProperties" = 8,
             "additionalProperties" = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "maxLength": 71},
         )))]
         pub digests: BTreeMap<String, String>,
-        /// The repository instead of the provider's, such as `registry.example.com/cloud/ccm`.
+        /// The repository that replaces the provider's, such as `registry.example.com/cloud/ccm`.
         #[cfg_attr(test, schemars(regex(pattern = REPOSITORY.regex), length(max = REPOSITORY.longest)))]
         pub repository: Option<String>,
         /// A registry, optionally with a path, that serves the provider's repository under its own path.
@@ -323,11 +323,11 @@ api_types! {
         pub pull_secrets: Vec<NameReference>,
     }
 
-    /// How the replicas agree on who acts.
+    /// The leader election of the replicas.
     #[serde(rename_all = "camelCase", default)]
     #[derive(Default)]
     pub struct LeaderElection {
-        /// The Lease; absent: `cloud-controller-manager` for the object named `cluster`, `cloud-controller-manager-NAME` for others.
+        /// The Lease. Defaults to `cloud-controller-manager` for the object named `cluster`, `cloud-controller-manager-NAME` for others.
         #[cfg_attr(test, schemars(regex(pattern = DOTTED_NAME.regex), length(max = DOTTED_NAME.longest), extend(
             "x-kubernetes-validations" = [{
                 "rule": "!(self in ['kube-controller-manager', 'kube-scheduler', 'k3s-cloud-controller-manager'])",
@@ -341,15 +341,15 @@ api_types! {
     #[serde(rename_all = "camelCase", default)]
     pub struct Ports {
         /// The port for health and metrics over HTTPS (`--secure-port`). Two cloud-controller-managers on the same nodes need
-        /// different ones.
+        /// different ports.
         #[cfg_attr(test, schemars(range(min = 1024)))]
         pub secure: u16,
     }
 
-    /// What is logged.
+    /// The log settings.
     #[serde(rename_all = "camelCase", default)]
     pub struct Logging {
-        /// The level, as in klog (`--v`). Above 6 the client would log the bodies of requests, those of Secrets included.
+        /// The level, as in klog (`--v`). Above 6 the client would log the bodies of requests, including Secrets.
         #[cfg_attr(test, schemars(range(max = 6)))]
         pub verbosity: u8,
     }

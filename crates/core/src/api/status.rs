@@ -1,8 +1,8 @@
-//! What the operator says about a `CloudControllerManager` (pure).
+//! The status of a `CloudControllerManager` (pure).
 
 use serde::{Deserialize, Serialize};
 
-/// Declares types of the status. Unknown fields are kept out: another version of the operator may have written them.
+/// Declares types of the status. Unknown fields are ignored: another version of the operator may have written them.
 macro_rules! status_types {
     ($($(#[$attribute:meta])* pub struct $name:ident { $($body:tt)* })+) => {$(
         #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -16,15 +16,15 @@ macro_rules! status_types {
 status_types! {
     /// The state of the cloud-controller-manager.
     pub struct Status {
-        /// The generation of this object that the status is about.
+        /// The generation of this object that the status describes.
         pub observed_generation: i64,
         /// `Ready`, `Reconciling` and `Stalled` as kstatus reads them; `ConfigurationValid`, `CredentialsFound`,
         /// `VersionSupported`, `PreflightPassed`, `NodesInitialized` and `NodeDeletionSafe`.
         #[cfg_attr(test, schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])))]
         pub conditions: Vec<Condition>,
-        /// What was chosen for it.
+        /// The chosen version and image.
         pub provider: Provider,
-        /// What was found out about the cluster.
+        /// The detected properties of the cluster.
         pub cluster: Cluster,
         /// Its pods.
         pub workload: Workload,
@@ -40,7 +40,7 @@ status_types! {
         pub node: String,
         /// The id of the reason, such as `N07`; `ccm-operator explain` prints its page.
         pub reason: String,
-        /// Since when it waits.
+        /// The start of the wait.
         pub since: String,
         /// The cause.
         pub message: String,
@@ -48,14 +48,14 @@ status_types! {
 
     /// The deletion of nodes.
     pub struct Deletion {
-        /// `Disabled`, `Rehearsal` or `Enabled`; `Removed` for a cloud-controller-manager that is to go; empty while the
-        /// specification cannot be read.
+        /// `Disabled`, `Rehearsal` or `Enabled`; `Removed` for a cloud-controller-manager that is being removed; empty while the
+        /// spec cannot be read.
         pub phase: String,
-        /// The nodes that the cloud-controller-manager would delete and may not, with the reason. At most 32.
+        /// The nodes that the cloud-controller-manager would delete but may not, each with the reason. At most 32.
         pub waiting: Vec<Candidate>,
         /// The nodes that it may delete, each as `NAME/UID`.
         pub confirmed: Vec<String>,
-        /// The nodes that it was let delete within the last hour.
+        /// The nodes that it was allowed to delete within the last hour.
         pub deleted: Vec<Deleted>,
     }
 
@@ -65,7 +65,7 @@ status_types! {
         pub node: String,
         /// Its unique id.
         pub uid: String,
-        /// When that was seen.
+        /// The time at which the deletion was seen.
         pub at: String,
     }
 
@@ -75,33 +75,33 @@ status_types! {
         pub node: String,
         /// Its unique id.
         pub uid: String,
-        /// Since when it is not ready.
+        /// The time since which it has not been ready.
         pub since: String,
-        /// Why it stays, one word for programs.
+        /// The reason why it is kept, as one word for programs.
         pub reason: String,
-        /// The same for people.
+        /// The reason, for people.
         pub message: String,
     }
 
-    /// What was chosen.
+    /// The chosen version and image.
     pub struct Provider {
         /// The version of the cloud-controller-manager.
         pub version: String,
         /// The image.
         pub image: String,
-        /// Why this version.
+        /// The reason for this version.
         pub reason: String,
-        /// The digest of the provider's package, `sha256:HEX`, if it is external; absent: it came with the operator.
+        /// The digest of an external provider's package, `sha256:HEX`. Absent if the provider came with the operator.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub digest: String,
-        /// What the installation's policy lets an external provider have beyond the rules for external providers.
+        /// The exceptions to the rules for external providers that the installation's policy allows this provider.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub policy_exceptions: Vec<String>,
     }
 
     /// The cluster.
     pub struct Cluster {
-        /// The version of Kubernetes that decides, such as `1.35`: the lowest of the control plane.
+        /// The effective version of Kubernetes, such as `1.35`: the lowest of the control plane.
         pub kubernetes: String,
         /// The distribution of Kubernetes.
         pub distribution: String,
@@ -111,14 +111,14 @@ status_types! {
 
     /// The nodes.
     pub struct Nodes {
-        /// How many there are.
+        /// The number of nodes.
         pub total: u32,
-        /// How many of them wait for their initialization.
+        /// The number of nodes that wait for their initialization.
         pub uninitialized: u32,
-        /// Those that have waited for long, the longest first. At most 32.
+        /// The nodes that have waited for long, the longest wait first. At most 32.
         pub waiting: Vec<WaitingNode>,
-        /// The nodes whose machines are gone, as the cloud-controller-manager says in its Events: it has tried to delete them in the
-        /// last ten minutes, and has no permission to. At most a hundred.
+        /// The nodes whose machines are gone, according to the Events of the cloud-controller-manager: it has tried to delete them in the
+        /// last ten minutes, without the permission. At most a hundred.
         pub gone: Vec<String>,
     }
 
@@ -126,9 +126,9 @@ status_types! {
     pub struct Workload {
         /// `Deployment` or `DaemonSet`.
         pub kind: String,
-        /// How many pods are wanted.
+        /// The desired number of pods.
         pub desired: u32,
-        /// How many are ready.
+        /// The number of ready pods.
         pub ready: u32,
     }
 }
@@ -143,14 +143,14 @@ pub struct Condition {
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// The generation of the object that it is about.
+    /// The generation of the object that the condition describes.
     #[serde(default)]
     pub observed_generation: i64,
-    /// When the status last changed.
+    /// The time of the last change of the status.
     #[cfg_attr(test, schemars(extend("format" = "date-time")))]
     pub last_transition_time: String,
     /// One word for programs.
     pub reason: String,
-    /// For people.
+    /// The message, for people.
     pub message: String,
 }

@@ -8,7 +8,7 @@ use crate::text::yaml;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../install/00_cloudcontrollermanager.crd.yaml");
 
-/// The schema of a type, as API servers take one.
+/// Returns the schema of a type in the form that API servers accept.
 fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| {
         settings.inline_subschemas = true;
@@ -22,7 +22,7 @@ fn schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Absent is absent: no field may be null, and no default is. The values of an enumeration are one list.
+/// Removes null: no field and no default may be null. Merges the values of an enumeration into one list.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -31,7 +31,7 @@ fn tidy(value: &mut Value) {
                 let names: Vec<_> = values.iter().map(|value| value["enum"][0].clone()).collect();
                 fields.extend([("enum".to_owned(), names.into()), ("type".to_owned(), "string".into())]);
             }
-            // Something, or null.
+            // A schema, or null.
             if let Some(Value::Array(values)) = fields.remove("anyOf")
                 && let Some(Value::Object(first)) = values.into_iter().next()
             {
@@ -62,7 +62,7 @@ fn tidy(value: &mut Value) {
     }
 }
 
-/// What the operator writes has no defaults: it is written whole.
+/// Removes the defaults, because the operator writes the status completely.
 fn without_defaults(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.remove("default");

@@ -157,7 +157,7 @@ fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     Ok(warnings)
 }
 
-/// The type that a value must have, if it has another. Null is always valid and means unset; the
+/// Returns the required type if a value has another one. Null is always valid and means unset; the
 /// cloud-controller-manager's YAML decoder converts numbers and booleans to strings.
 fn mismatch(kind: Kind, value: &str) -> Option<&'static str> {
     let first = value.bytes().next();

@@ -16,7 +16,7 @@ pub const TARGET_NAME: &str = "ccm-trusted-ca";
 
 /// The API server's limit for the total size of a ConfigMap's values (`MaxSecretSize`; names do not count).
 const LIMIT: usize = 1024 * 1024;
-/// How long before its expiry a certificate is reported, in seconds: 30 days.
+/// The time before its expiry at which a certificate is reported, in seconds: 30 days.
 const SOON: i64 = 30 * 24 * 60 * 60;
 /// The number of columns of a PEM line.
 const COLUMNS: usize = 64;
@@ -32,7 +32,7 @@ pub struct Certificate {
     pub subject: String,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
-    /// Whether the certificate is that of a certificate authority.
+    /// Whether the certificate belongs to a certificate authority.
     pub is_ca: bool,
 }
 

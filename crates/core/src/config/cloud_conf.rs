@@ -52,7 +52,7 @@ pub struct Synced {
     pub is_published: bool,
 }
 
-/// Why there is no configuration. Always terminal: only a different input can fix it.
+/// The reason why there is no configuration. Always terminal: only a different input can fix it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct Error(pub(super) String);
@@ -89,8 +89,8 @@ pub fn compute(inputs: &Inputs) -> Result<Synced, Error> {
             (data, value["binaryData"].as_object().cloned().unwrap_or_default(), Some(place))
         }
         None if is_published && named.config_map.is_some() => (only(vsphere::MINIMAL), Map::new(), None),
-        // A key of another name is set for an existing ConfigMap, so that an empty configuration would hide a defect; the
-        // Go operator draws the same line.
+        // A key of another name implies an existing ConfigMap, so an empty configuration would hide a defect; the Go operator
+        // does the same.
         None if settings.allow_empty && matches!(named.key.as_str(), "" | KEY) => {
             (only(&settings.empty), Map::new(), None)
         }
@@ -107,8 +107,8 @@ pub fn compute(inputs: &Inputs) -> Result<Synced, Error> {
     Ok(Synced { data, binary_data, from: place, changes, warnings, is_published })
 }
 
-/// The configuration for the bootstrap VM of a cluster that names none: the smallest one that the cloud-controller-manager
-/// reads without an error. It is not completed as in the cluster, where files exist that the VM lacks.
+/// Returns the configuration for the bootstrap VM of a cluster without one: the smallest one that the
+/// cloud-controller-manager accepts. It is not completed as in the cluster, because the VM lacks files of the cluster.
 pub fn smallest(settings: &CloudConfigSettings, facts: &Facts) -> String {
     match settings.transform {
         Some(transform @ Transform::VSphere) => {
@@ -122,7 +122,7 @@ impl Synced {
     /// The ConfigMaps to write, for a target in this namespace.
     pub fn objects(&self, namespace: &str) -> Result<Vec<Object>, object::Error> {
         let published = self.is_published.then_some((MANAGED_NAMESPACE, MANAGED_NAME));
-        // The copy comes last: if it is refused, the cluster's own is written already.
+        // The copy comes last: if it is refused, the cluster's own ConfigMap is already written.
         let places = std::iter::once((namespace, TARGET_NAME)).chain(published);
         let config_map = |(namespace, name)| {
             let mut value = json!({
@@ -145,10 +145,10 @@ impl Synced {
     }
 }
 
-/// The data of a source with the configuration moved to [`KEY`], and its original key.
+/// Returns the data of a source with the configuration moved to [`KEY`], and its original key.
 fn data_of(config_map: &Reference, value: &Value, named_key: &str) -> Result<(Map<String, Value>, String), Error> {
     let mut data = value["data"].as_object().cloned().unwrap_or_default();
-    // Another key does not matter beside the one that is read.
+    // Only the keys that may be read matter.
     let read: &[_] = if data.contains_key(KEY) { &[KEY] } else { &[KEY, named_key] };
     if let Some(key) = read.iter().find(|key| value["binaryData"].get(key).is_some()) {
         return Err(Error(format!("{config_map}: key {key} is in binaryData; put it into data, as text")));
@@ -176,7 +176,7 @@ fn text(data: &Map<String, Value>) -> &str {
     data.get(KEY).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The problem and its fix if no source exists.
+/// Returns the problem and its fix if no source exists.
 fn missing(settings: &CloudConfigSettings, facts: &Facts) -> String {
     let key = Some(facts.cloud_config.key.as_str()).filter(|key| !key.is_empty()).unwrap_or(KEY);
     let managed = managed(settings).filter(|_| settings.sources.contains(&ConfigSource::Managed));

@@ -7,8 +7,8 @@ use crate::{
     text::{json::folded, yaml},
 };
 
-/// Refuses a text that cannot be read, or that lacks one of these fields, each a JSON pointer. Names ignore case in JSON, as Go does
-/// there, and not in YAML. No value gets into the message: it may be a secret.
+/// Refuses a text that cannot be read, or that lacks one of these fields, each a JSON pointer. Names ignore case in JSON, as in Go,
+/// but not in YAML. The message contains no value, because it may be a secret.
 pub fn check(text: &str, is_json: bool, needed: &[String]) -> Result<(), Problem> {
     if needed.is_empty() {
         return Ok(());

@@ -98,7 +98,7 @@ fn unknown_key(hints: &Hints, sections: &[Section], section: &Section, key: &str
     }
 }
 
-/// The expected value, if gcfg would refuse the given one; `None` is a key without `=`.
+/// Returns the expected value if gcfg would refuse the given one; a `value` of `None` is a key without `=`.
 fn refuses(kind: Kind, value: Option<&str>) -> Option<&'static str> {
     const NUMBER: &str = "a whole number in its range";
     let in_range = |range: RangeInclusive<i128>| {
@@ -122,7 +122,7 @@ fn refuses(kind: Kind, value: Option<&str>) -> Option<&'static str> {
     (!fits).then_some(takes)
 }
 
-/// A number as Go scans it: decimal, or hexadecimal behind `0x`.
+/// Parses a number as Go scans it: decimal, or hexadecimal after `0x`.
 fn whole(text: &str, signed: bool) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) if signed => (true, digits),
@@ -143,7 +143,7 @@ fn whole(text: &str, signed: bool) -> Option<i128> {
     magnitude.ok().map(|magnitude| if negative { -magnitude } else { magnitude })
 }
 
-/// Whether Go's `time.ParseDuration` accepts it; overflow is not checked.
+/// Whether Go's `time.ParseDuration` accepts a text; overflow is not checked.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {

@@ -25,7 +25,7 @@ pub(super) struct Section {
     pub(super) keys: BTreeMap<String, Kind>,
 }
 
-/// The type of a value: a Go type, and for INI `Duration` and `Word`, which are read by rules of their own.
+/// The type of a value: a Go type, and for INI `Duration` and `Word`, which have their own rules.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -47,7 +47,7 @@ pub(super) static KEYS: LazyLock<Keys> =
     LazyLock::new(|| serde_json::from_str(include_str!("keys.json")).expect("keys.json matches its type"));
 
 impl Section {
-    /// The key of this name, ignoring case, as INI does.
+    /// Returns the key of this name, ignoring case, as INI does.
     pub(super) fn ini_key(&self, name: &str) -> Option<(&str, Kind)> {
         let found = self.keys.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(key, kind)| (key.as_str(), *kind))

@@ -15,7 +15,7 @@ use crate::{
     text::mask,
 };
 
-/// A configuration before and after.
+/// A configuration before and after its completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
     /// The source's name, for people.
@@ -58,7 +58,7 @@ impl Preview {
         Ok(Self { from: synced.from.clone().unwrap_or_else(|| "no configuration".to_owned()), before, synced })
     }
 
-    /// The changes and their rules, with values that look like secrets masked. Empty if nothing changed.
+    /// Returns the changes and their rules, with secret-like values masked. Empty if nothing changed.
     pub fn diff(&self) -> String {
         let (before, after) = (mask::text(&self.before), mask::text(self.synced.text()));
         let mut text = TextDiff::from_lines(&before, &after)

@@ -36,7 +36,7 @@ pub(super) const MINIMAL: &str = "global:\n  secretName: vsphere-creds\n  secret
 /// An address that OVN-Kubernetes assigns on every node for internal use; it is never a node address.
 const OVN_ADDRESS: &str = "fd69::2/128";
 
-/// The keys that the Infrastructure owns, and why they are set.
+/// The keys that the Infrastructure owns, and the reasons.
 const OWNED: &[(&[&str], &str)] = &[
     (&["global", "ipFamily"], "the address families of the service networks, in their order"),
     (&["nodes"], "the Infrastructure defines the networks of node addresses"),
@@ -72,7 +72,7 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
         if facts.vsphere.is_none() {
             return Err(Problem { place, message });
         }
-        // Only the Infrastructure can fix it, and the configuration follows the Infrastructure even if nothing is left.
+        // Only the Infrastructure can fix it, and the configuration follows the Infrastructure even if that leaves no vCenter.
         let message = format!("{message}; until then the cloud-controller-manager does not start");
         output.warnings.push(Problem { place, message });
     }
@@ -94,7 +94,7 @@ fn read(text: &str) -> Result<(Value, Outline), Problem> {
     Ok((document, outline))
 }
 
-/// Drops the library's advice, which is for programmers, and the key or value behind a colon, which may be a secret.
+/// Drops the library's advice, which is for programmers, and the key or value after a colon, which may be a secret.
 fn without_values(mut error: yaml::Error) -> Problem {
     for end in [", set ", "; use ", ": "] {
         let end = error.message.find(end);
@@ -128,7 +128,7 @@ fn set(document: &mut Value, section: &str, key: &str, value: Value) {
     }
 }
 
-/// A value without the members that mean the same as unset ones.
+/// Returns a value without the members that are equivalent to unset ones.
 fn effective(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -144,7 +144,7 @@ fn effective(value: &Value) -> Value {
     }
 }
 
-/// The families, unless they are the default; a cluster has at most two.
+/// Returns the IP families, unless they are the default; a cluster has at most two.
 fn families(service_networks: &[String]) -> Option<Value> {
     match service_networks {
         [one] if is_ipv6(one) => Some(json!(["ipv6"])),
@@ -234,7 +234,7 @@ fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Prob
     Ok(())
 }
 
-/// One change for each value that differs.
+/// Records one change for each value that differs.
 fn differences(rule: &'static str, path: &[&str], before: &Value, after: &Value, changes: &mut Vec<Change>) {
     if before == after {
         return;

@@ -13,16 +13,16 @@ use crate::{
     facts::{Fact, Facts, Platform, cluster::Cluster, distribution::Nodes, proxy_variables},
 };
 
-/// The lease of the only object of a cluster, as of each cloud-controller-manager without `--leader-elect-resource-name`.
+/// The lease of a cluster's only object, and of each cloud-controller-manager without `--leader-elect-resource-name`.
 pub const LEASE: &str = "cloud-controller-manager";
 
-/// The name of the only object of a cluster: its objects have the names that stand in the manifests.
+/// The name of a cluster's only `CloudControllerManager`: its objects have the names in the manifests.
 pub const ONLY: &str = "cluster";
 
-/// The addresses at which machines learn about themselves; no proxy knows whom it asks for.
+/// The addresses of the metadata services of machines. A proxy cannot serve them: it hides the machine that asks.
 const METADATA_SERVICES: [&str; 3] = ["169.254.169.254", "fd00:ec2::254", "metadata.exoscale.com"];
 
-/// A cloud-controller-manager that is asked for.
+/// A desired cloud-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ccm {
     /// The name of the `CloudControllerManager`.
@@ -31,11 +31,11 @@ pub struct Ccm {
     pub spec: Spec,
     /// The cluster.
     pub cluster: Cluster,
-    /// The ids of the preflight checks that may not block its first installation.
+    /// The ids of the preflight checks that must not block its first installation.
     pub skips: Vec<String>,
 }
 
-/// The annotation with the preflight checks that may not block a first installation, comma-separated.
+/// The annotation with the preflight checks that must not block a first installation, comma-separated.
 pub const SKIP_PREFLIGHT: &str = "ccm-operator.dev/skip-preflight";
 
 /// The nodes that a cloud-controller-manager may delete. The policy and the role have lists of their own, because they change at
@@ -63,21 +63,21 @@ pub enum Controller {
     Route,
 }
 
-/// Host and port of the API server for pods on the host's network, as given or as the distribution offers it; `None`: its
-/// Service.
+/// Returns host and port of the API server for pods on the host's network, as given or as the distribution provides them.
+/// `None` means its Service.
 pub fn api_server(
     given: Option<&ApiServer>,
     distribution: Distribution,
     control_plane_nodes: usize,
 ) -> Option<(String, String)> {
-    // Without a server among the nodes the pods run where it is not.
+    // Without servers among the nodes, the pods run on nodes without an API server.
     let local = distribution.known().local.filter(|local| local.on == Nodes::All || control_plane_nodes > 0);
     let given = given.map(|given| (given.host.clone(), given.port));
     let found = given.or_else(|| local.map(|local| (local.host.to_owned(), local.port)));
     found.map(|(host, port)| (host, port.to_string()))
 }
 
-/// The name that an object of the manifests has for the `CloudControllerManager` of this name.
+/// Returns the name of a manifest's object for the `CloudControllerManager` of this name.
 pub fn named(object: &str, ccm: &str) -> String {
     if ccm == ONLY { object.to_owned() } else { format!("{object}-{ccm}") }
 }
@@ -86,7 +86,7 @@ impl Controller {
     /// Every controller.
     pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::Service, Self::Route];
 
-    /// The field of `spec.controllers`, and the names in `--controllers`: of Kubernetes 1.28 and newer, and those before, which
+    /// The field of `spec.controllers`, and the names in `--controllers`: the names since Kubernetes 1.28, and the older ones, which
     /// still work.
     fn names(self) -> (&'static str, [&'static str; 2]) {
         match self {
@@ -104,7 +104,7 @@ impl Controller {
         self.names().0
     }
 
-    /// The controllers that an argument `--controllers` turns on, by the names of any version; without one all are on.
+    /// Returns the controllers that an argument `--controllers` turns on, by the names of any version; all without the argument.
     pub fn of_argument(argument: Option<&str>) -> Vec<Self> {
         let items: Vec<_> = argument.unwrap_or("*").split(',').map(str::trim).collect();
         let is_on = |controller: &Self| {
@@ -117,7 +117,7 @@ impl Controller {
 }
 
 impl Ccm {
-    /// A spec in a cluster. A distribution in the spec takes precedence over the detected one.
+    /// Combines a spec and a cluster. A distribution in the spec takes precedence over the detected one.
     pub fn new(name: String, spec: Spec, found: Cluster) -> Self {
         let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
         let cluster = Cluster { distribution: named.unwrap_or(found.distribution), ..found };
@@ -125,7 +125,7 @@ impl Ccm {
     }
 
     /// Reads a live object. Its name and its deletion do not matter.
-    /// Fails if its spec is of another version.
+    /// Fails if its spec has another version.
     pub fn of_live(live: &Value, found: Cluster) -> Result<Self, serde_json::Error> {
         let metadata = &live["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ impl Ccm {
         Ok(Self::new(name, spec, found).annotated(metadata["annotations"][SKIP_PREFLIGHT].as_str()))
     }
 
-    /// With the annotations of the object.
+    /// Adds the preflight checks in the object's annotation.
     #[must_use]
     pub fn annotated(mut self, skips: Option<&str>) -> Self {
         self.skips = skips.into_iter().flat_map(|ids| ids.split(',')).map(|id| id.trim().to_owned()).collect();
@@ -157,12 +157,12 @@ impl Ccm {
         given.unwrap_or_else(|| self.named(LEASE))
     }
 
-    /// The name of an object that the manifests name like this.
+    /// Returns the name of an object that has this name in the manifests.
     pub fn named(&self, name: &str) -> String {
         named(name, &self.name)
     }
 
-    /// Host and port of the API server for pods on the network of any node, as `api_server` of those on the control plane.
+    /// Returns host and port of the API server for pods on the network of any node; `api_server` is for those on the control plane.
     pub fn api_server_of_every_node(&self) -> Option<(String, String)> {
         let distribution = self.cluster.distribution;
         let distribution = if distribution.is_local_to_servers() { Distribution::Other } else { distribution };
@@ -178,7 +178,7 @@ impl Ccm {
         proxy_variables(proxy.http_proxy, proxy.https_proxy, proxy.no_proxy)
     }
 
-    /// The facts.
+    /// Returns the facts.
     pub fn facts(self) -> Facts {
         Facts {
             platform: Ok(Some(Platform { name: self.spec.provider.clone(), variant: None })),
@@ -200,7 +200,7 @@ impl Ccm {
         let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
         match fact {
             Fact::ClusterName => Some(self.spec.cluster_name.clone()),
-            // Without a name in it `--controllers=` starts none; left out, the argument would start all.
+            // `--controllers=` without a name starts no controller; without the argument, all would start.
             Fact::Controllers => {
                 Some(self.controllers().map(|controller| controller.names().1[0]).collect::<Vec<_>>().join(","))
             }

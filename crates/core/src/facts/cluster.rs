@@ -12,16 +12,16 @@ pub struct Cluster {
     pub minor: Minor,
     /// The distribution of Kubernetes; never `Auto`.
     pub distribution: Distribution,
-    /// How many nodes have the label of the control plane; none where the control plane is elsewhere.
+    /// The number of nodes with the label of the control plane; zero if the control plane is elsewhere.
     pub control_plane_nodes: usize,
 }
 
 impl Cluster {
-    /// From the nodes of the control plane, each with the version of its kubelet and the distribution that it shows; where there are
-    /// none, from the version of the API server.
+    /// Reads the facts from the control-plane nodes, each with the version of its kubelet and its detected distribution; without nodes,
+    /// from the version of the API server.
     ///
-    /// The lowest version of the nodes decides: it rises once, when the last node of an upgrade is done, whichever API server
-    /// has answered. `None` if there is neither a node nor a version.
+    /// The lowest version of the nodes counts: it rises once, after the upgrade of the last node, whichever API server has answered.
+    /// Returns `None` if there is neither a node nor a version.
     pub fn of(nodes: &[(String, Option<Distribution>)], api_server: Option<&str>) -> Option<Self> {
         let kubelets: Vec<_> =
             nodes.iter().map(|(kubelet, _)| kubelet.as_str()).filter(|one| !one.is_empty()).collect();

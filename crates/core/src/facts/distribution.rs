@@ -1,11 +1,10 @@
-//! The distributions of Kubernetes (pure): how their nodes are recognized, and what a cloud-controller-manager needs on
-//! each.
+//! The distributions of Kubernetes (pure): the marks of their nodes, and the needs of a cloud-controller-manager on each.
 
 use serde_json::Value;
 
 use crate::api::placement::Distribution;
 
-/// The annotation in which a node of k3s shows with which arguments it was started, those of its configuration included.
+/// The annotation of a k3s node with the arguments that it was started with, including those of its configuration.
 const K3S_ARGUMENTS: &str = "k3s.io/node-args";
 
 /// A cloud-controller-manager that is part of a distribution.
@@ -13,13 +12,13 @@ const K3S_ARGUMENTS: &str = "k3s.io/node-args";
 pub struct BuiltIn {
     /// The name, for people.
     pub name: &'static str,
-    /// The beginning of the providerIDs that it writes, which nobody can change later.
+    /// The prefix of the providerIDs that it writes, which are immutable.
     pub scheme: &'static str,
-    /// How it is turned off.
+    /// The instructions for turning it off.
     pub off: &'static str,
 }
 
-/// The one of k3s.
+/// The cloud controller of k3s.
 pub const K3S: BuiltIn = BuiltIn {
     name: "the cloud controller of k3s",
     scheme: "k3s://",
@@ -27,21 +26,21 @@ pub const K3S: BuiltIn = BuiltIn {
           --kubelet-arg=cloud-provider=external",
 };
 
-/// The one of RKE2.
+/// The cloud controller of RKE2.
 pub const RKE2: BuiltIn = BuiltIn {
     name: "the cloud controller of RKE2",
     scheme: "rke2://",
     off: "give the servers of RKE2 disable-cloud-controller: true and no enable-servicelb, and all nodes cloud-provider-name: external",
 };
 
-/// The one of k0s.
+/// The cloud provider of k0s.
 pub const K0S: BuiltIn = BuiltIn {
     name: "the cloud provider of k0s",
     scheme: "k0s-cloud-provider://",
     off: "start the controllers of k0s without --enable-k0s-cloud-provider",
 };
 
-/// Talos has none; the one by its makers writes such a providerID where it does not know the cloud.
+/// Talos has none; Talos CCM, by the same vendor, writes such a providerID if it does not know the cloud.
 const TALOS: BuiltIn =
     BuiltIn { name: "Talos CCM", scheme: "talos://", off: "leave cloud-node out of the controllers of Talos CCM" };
 
@@ -52,11 +51,11 @@ pub struct Local {
     pub host: &'static str,
     /// The port.
     pub port: u16,
-    /// The nodes that have it.
+    /// The nodes with this address.
     pub on: Nodes,
 }
 
-/// The nodes that have the API server at an address of their own.
+/// The nodes with a local address of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
     /// All.
@@ -78,29 +77,29 @@ pub struct Known {
     pub flag: &'static str,
     /// The help for that value.
     pub help: &'static str,
-    /// Its own name for itself.
+    /// The distribution's own name.
     pub title: &'static str,
     /// The part that its versions of Kubernetes contain, such as `+k3s` in `v1.35.4+k3s1`.
     version: Option<&'static str>,
-    /// The beginning of the name of its nodes' operating system.
+    /// The prefix of the name of its nodes' operating system.
     system: Option<&'static str>,
     /// A label of its nodes.
     label: Option<&'static str>,
-    /// The beginning of annotations of its nodes.
+    /// The prefix of annotations of its nodes.
     annotation: Option<&'static str>,
-    /// The manager of fields of its nodes.
+    /// The field manager of its nodes.
     writer: Option<&'static str>,
-    /// The cloud-controller-manager that is part of it, or comes from its makers.
+    /// The cloud-controller-manager that is part of it, or by the same vendor.
     own: Option<BuiltIn>,
-    /// How its kubelets are started with `--cloud-provider=external`.
+    /// The settings that start its kubelets with `--cloud-provider=external`.
     pub external_kubelets: &'static str,
     /// The address of the API server on its nodes.
     pub local: Option<Local>,
-    /// The address by which pods on the network of the host reach the API server where no kube-proxy runs, for people.
+    /// The address of the API server for pods on the network of the host where no kube-proxy runs, for people.
     pub without_proxy: &'static str,
 }
 
-/// A distribution of which nothing else is known, with its name in manifests, as the value of a flag, and its own.
+/// A distribution with only its names: in manifests, as the value of a flag, and its own.
 const fn known(distribution: Distribution, name: &'static str, flag: &'static str, title: &'static str) -> Known {
     Known {
         distribution,
@@ -120,16 +119,16 @@ const fn known(distribution: Distribution, name: &'static str, flag: &'static st
     }
 }
 
-/// Any other.
+/// Any other distribution.
 const OTHER: Known = Known { help: "Any other", ..known(Distribution::Other, "Other", "other", "unknown") };
 
-/// The distributions, with all that is known of each.
+/// The known distributions and their properties.
 pub static KNOWN: [Known; 5] = [
     Known {
         help: "kubeadm, and what is built with it",
-        // It is gone with Kubernetes 1.34.
+        // Removed in Kubernetes 1.34.
         annotation: Some("kubeadm.alpha.kubernetes.io/"),
-        // It gives the nodes of the control plane their label and their taint.
+        // kubeadm sets the label and the taint of the control-plane nodes.
         writer: Some("kubeadm"),
         external_kubelets: "`nodeRegistration.kubeletExtraArgs: [{name: cloud-provider, value: external}]` in the \
                             InitConfiguration and each JoinConfiguration",
@@ -142,7 +141,7 @@ pub static KNOWN: [Known; 5] = [
         own: Some(K3S),
         external_kubelets: "`--disable-cloud-controller --disable=servicelb` on servers, \
                             `--kubelet-arg=cloud-provider=external` on all nodes",
-        // An agent has it at another port.
+        // Agents have it at another port.
         local: Some(Local { host: "127.0.0.1", port: 6443, on: Nodes::Servers }),
         without_proxy: "127.0.0.1 with port 6444, where the pods run on agents",
         ..known(Distribution::K3s, "K3s", "k3s", "k3s")
@@ -186,28 +185,28 @@ impl Distribution {
         KNOWN.iter().find(|one| one.distribution == self).unwrap_or(&OTHER)
     }
 
-    /// Whether only its servers have the API server at an address of their own.
+    /// Whether only its servers have a local address of the API server.
     pub fn is_local_to_servers(self) -> bool {
         self.known().local.is_some_and(|local| local.on == Nodes::Servers)
     }
 }
 
-/// The first distribution that something shows.
+/// Returns the first distribution that matches.
 fn shown(shows: impl FnMut(&&Known) -> bool) -> Option<Distribution> {
     KNOWN.iter().find(shows).map(|one| one.distribution)
 }
 
-/// The cloud-controller-manager of a distribution that writes such a providerID, which is of no cloud.
+/// Returns the cloud-controller-manager of a distribution that writes such a providerID, which belongs to no cloud.
 pub fn writer_of_provider_id(provider_id: &str) -> Option<BuiltIn> {
     KNOWN.iter().filter_map(|one| one.own).find(|own| provider_id.starts_with(own.scheme))
 }
 
-/// The distribution that a version names, such as `v1.35.4+k3s1`.
+/// Returns the distribution that a version names, such as `v1.35.4+k3s1`.
 pub fn of_version(version: &str) -> Option<Distribution> {
     shown(|one| one.version.is_some_and(|mark| version.contains(mark)))
 }
 
-/// The distribution that a live Node shows.
+/// Detects the distribution of a live Node.
 pub fn of_node(live: &Value) -> Option<Distribution> {
     let (metadata, info) = (&live["metadata"], &live["status"]["nodeInfo"]);
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
@@ -226,8 +225,8 @@ pub fn of_node(live: &Value) -> Option<Distribution> {
     of_kubelet.or_else(of_system).or_else(of_label).or_else(of_annotation).or_else(of_writer)
 }
 
-/// The controllers that the cloud controller of k3s runs on this server, as an argument `--controllers`; `None` if the node is no
-/// server of k3s, or does not show it.
+/// Returns the controllers that the cloud controller of k3s runs on this server, as an argument `--controllers`; `None` if the node is
+/// not a k3s server, or does not show it.
 pub fn k3s_controllers(live: &Value) -> Option<String> {
     let arguments: Vec<String> = serde_json::from_str(live["metadata"]["annotations"][K3S_ARGUMENTS].as_str()?).ok()?;
     let (command, arguments) = arguments.split_first()?;

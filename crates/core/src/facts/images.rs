@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::text::Problem;
 
-/// Why the images, or one of them, are not known.
+/// The reason why the images, or one of them, are unknown.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The file or object cannot be read.
@@ -17,7 +17,7 @@ pub enum Error {
         /// The cause.
         why: String,
     },
-    /// They are malformed, or an image is missing.
+    /// The images are malformed, or one is missing.
     #[error("images in {0}")]
     Unusable(String),
 }
@@ -46,12 +46,12 @@ impl Images {
         Ok(Self { by_key, from: from.to_owned() })
     }
 
-    /// Images that come from no file.
+    /// Creates images that do not come from a file.
     pub fn new(by_key: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { by_key: by_key.into_iter().collect(), from: String::new() }
     }
 
-    /// Whether there is an image of a key.
+    /// Whether a key has an image.
     pub fn has(&self, key: &str) -> bool {
         self.by_key.contains_key(key)
     }
@@ -60,7 +60,7 @@ impl Images {
     pub fn get(&self, key: &str, container: &str) -> Result<&str, Error> {
         let from = &self.from;
         Err(Error::Unusable(match self.by_key.get(key).map(|image| image.trim()) {
-            // No similar key is suggested: it would be that of another cloud.
+            // No similar key is suggested: it would belong to another cloud.
             None => format!("{from} have no key {key:?}: add it with the image of container {container}"),
             Some("") => format!("{from}: key {key:?} is empty: give the image of container {container}"),
             Some(image) => return Ok(image),

@@ -25,10 +25,10 @@ const USER_NAMESPACE: &str = "openshift-config";
 /// The version in manifests until the release tooling replaces it.
 pub const VERSION_PLACEHOLDER: &str = "0.0.1-snapshot";
 
-/// How errors name the Infrastructure.
+/// The name of the Infrastructure in errors.
 const INFRASTRUCTURE: &str = "Infrastructure/cluster";
 
-/// A document that facts are taken from.
+/// A source document of facts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Document {
     /// Its kind.
@@ -54,7 +54,7 @@ pub static DOCUMENTS: [Document; 6] = [
     document("ClusterVersion", "clusterversions", "version"),
 ];
 
-/// The documents that facts are taken from; `None` if the cluster does not have one.
+/// The source documents of facts; `None` if the cluster does not have one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Documents {
     /// A manifest that the installer has not completed has no status.
@@ -69,13 +69,13 @@ pub struct Documents {
 /// The region of the cluster in a live Infrastructure; `None` if its platform has none.
 pub fn infrastructure_region(infrastructure: &Value) -> Option<&str> {
     let platform = infrastructure["status"]["platformStatus"].as_object()?;
-    // Each platform has an object of its own.
+    // Each platform has its own object.
     platform.values().find_map(|own| own["region"].as_str())
 }
 
 impl Documents {
-    /// The documents that a process with these settings needs. Only the configuration of vSphere depends on the network: it
-    /// is needed once this is known to be the platform.
+    /// Returns the documents that a process with these settings needs. Only the configuration of vSphere depends on the
+    /// network: the Network is needed once the platform is known to be vSphere.
     pub fn needed(
         settings: &Settings,
         with_cloud_config: bool,
@@ -169,7 +169,7 @@ fn user_config_map(name: &str) -> Option<Reference> {
     (!name.is_empty()).then(|| Reference::config_map(USER_NAMESPACE, name))
 }
 
-/// A platform that this program may not know, and the state of a cluster on it that has a cloud-controller-manager.
+/// The platform that this program may not know, and the state of a cluster on it that has a cloud-controller-manager.
 pub const EXTERNAL: &str = "External";
 
 fn platform_of(spec: &PlatformSpec, status: Option<&PlatformStatus>) -> Result<Platform, Error> {
@@ -236,7 +236,7 @@ api_types! {
     }
 
     struct ExternalPlatformSpec {
-        /// The cloud's name, which the installation gives; `Unknown` if it gave none.
+        /// The cloud's name, as set at the installation; `Unknown` if it was not set.
         platform_name: String,
     }
 
@@ -336,7 +336,7 @@ impl ApiServerSpec {
 }
 
 impl ClusterVersionStatus {
-    /// The version that the cluster is at or moves to; `None` if it is not known yet.
+    /// The version that the cluster has or updates to; `None` if it is not known yet.
     fn current(&self) -> Option<&str> {
         let releases = std::iter::once(&self.desired).chain(self.history.first());
         releases.map(|release| release.version.as_str()).find(|version| !version.is_empty())

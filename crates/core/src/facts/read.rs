@@ -24,7 +24,7 @@ use crate::{
     text::yaml,
 };
 
-/// Why a file cannot be used. Each names the file by its content and its path.
+/// The reason why a file cannot be used. Each names the content and the path of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
@@ -66,14 +66,14 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files that are given.
+    /// The given files.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let Self { infrastructure, images, cloud_config, proxy, feature_gate, api_server, network } = self;
         let optional = [images, cloud_config, proxy, feature_gate, api_server, network];
         std::iter::once(infrastructure).chain(optional.into_iter().flatten())
     }
 
-    /// Reads the facts in them.
+    /// Reads the facts in the files.
     pub fn facts(&self, settings: &Settings) -> Result<Facts, Error> {
         let documents = Documents {
             infrastructure: Some(config("infrastructure", &self.infrastructure, "Infrastructure")?),
@@ -119,7 +119,7 @@ pub fn images(path: &Path) -> Result<(String, Images), Error> {
     Ok((json.to_owned(), images))
 }
 
-/// Reads a `CloudControllerManager` manifest, for a cluster that is described otherwise.
+/// Reads a `CloudControllerManager` manifest. The facts of the cluster have another source.
 pub fn ccm(path: &Path, cluster: Cluster) -> Result<Ccm, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -136,7 +136,7 @@ pub fn ccm(path: &Path, cluster: Cluster) -> Result<Ccm, Error> {
     }
     const WHAT: &str = "CloudControllerManager";
     let text = read_one(WHAT, path, CLOUD_CONTROLLER_MANAGER.kind)?.1;
-    // Read once more from the text, so that an error names the line.
+    // Read again from the text, so that an error names the line.
     let Manifest { api_version, metadata, spec } =
         yaml::from_str(&text).map_err(|error| Error::Yaml(file(WHAT, path), error))?;
     let content = |problem: String| Error::Content(file(WHAT, path), problem);
@@ -157,7 +157,7 @@ fn config<T: DeserializeOwned>(what: &str, path: &Path, kind: &str) -> Result<T,
     })
 }
 
-/// The same of a file that need not be given.
+/// Reads the object of an optional file.
 fn optional<T: DeserializeOwned>(what: &str, path: Option<&PathBuf>, kind: &str) -> Result<Option<T>, Error> {
     path.map(|path| config(what, path, kind)).transpose()
 }
@@ -167,7 +167,7 @@ fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
     read_one(what, path, kind).map(|(manifest, _)| manifest)
 }
 
-/// The same, with its text. Documents of other kinds may stand beside it, such as the Secret that it names.
+/// Also returns the text of the manifest. The file may contain documents of other kinds, such as the Secret that it names.
 fn read_one(what: &str, path: &Path, kind: &str) -> Result<(Value, String), Error> {
     let file = file(what, path);
     let text = files::read_given(path).map_err(|error| Error::Read(file.clone(), error))?;
@@ -191,7 +191,7 @@ fn read_one(what: &str, path: &Path, kind: &str) -> Result<(Value, String), Erro
     Err(Error::Content(file, format!("{problem}; it must hold one manifest of kind {kind}")))
 }
 
-/// The document of this kind in a stream, at its lines.
+/// Returns the document of this kind in a stream, at its original lines.
 fn alone(stream: &str, kind: &str) -> String {
     let mut documents = vec![String::new()];
     for (number, line) in stream.split_inclusive('\n').enumerate() {

@@ -21,9 +21,9 @@ pub struct TlsSettings {
     pub min_version: String,
     /// The cipher suites by IANA's names; empty for TLS 1.3, where they cannot be chosen.
     pub cipher_suites: Vec<String>,
-    /// HTTP/2 is not served: Go refuses to serve it below TLS 1.3 without a suite that HTTP/2 needs.
+    /// Whether HTTP/2 is disabled: Go refuses to serve it below TLS 1.3 without a suite that HTTP/2 needs.
     pub disables_http2: bool,
-    /// Where the settings differ from what was asked for, for people.
+    /// The differences from the requested settings, for people.
     pub notes: Vec<String>,
 }
 
@@ -47,10 +47,10 @@ api_types! {
     }
 }
 
-/// How errors name the document of the profile.
+/// The document of the profile in errors.
 const API_SERVER: &str = "APIServer/cluster";
 
-/// How messages name a custom profile.
+/// The name of a custom profile in messages.
 const CUSTOM: &str = "APIServer/cluster: spec.tlsSecurityProfile.custom";
 
 const TLS13: &str = "VersionTLS13";
@@ -114,8 +114,8 @@ impl TlsSettings {
         })
     }
 
-    /// The part of a request that Go can serve, and never more: Go ends at a version or a suite that it does not know, and
-    /// without a list it serves all of its suites. It chooses the suites of TLS 1.3 itself. `None` asks for its list.
+    /// Returns the part of a request that Go can serve, and never more: Go exits at an unknown version or suite, and without a
+    /// list it serves all of its suites. It chooses the suites of TLS 1.3 itself. `None` requests Go's own list.
     fn of(source: &str, min_version: &str, asked: Option<&[String]>) -> Self {
         let mut settings = Self { min_version: min_version.to_owned(), ..Self::default() };
         let mut note = |text: String| settings.notes.push(format!("{source}: {text}"));
@@ -146,7 +146,7 @@ impl TlsSettings {
     }
 }
 
-/// The settings of a profile: its field for messages, the lowest version, and the cipher suites.
+/// Returns the settings of a profile: its field for messages, the lowest version, and the cipher suites.
 fn asked_by(profile: Option<&Profile>) -> Result<(&'static str, &str, Option<Vec<String>>), Error> {
     let known = |below_tls13: &[(&str, &str)]| {
         let suites: Vec<_> = below_tls13.iter().map(|(_, iana)| *iana).collect();
@@ -175,7 +175,7 @@ fn no_custom_profile() -> Error {
     Error::Field { object: API_SERVER, problem }
 }
 
-/// IANA's name of a suite that Go knows, from OpenSSL's or from its own.
+/// Returns the IANA name of a suite that Go knows, from its OpenSSL or IANA name.
 fn go_suite(name: &str) -> Option<&str> {
     if MODERN.contains(&name) {
         return Some(name);

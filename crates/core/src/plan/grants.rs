@@ -1,8 +1,8 @@
 //! The permissions that the operator needs for providers (pure).
 //!
-//! The API server lets it grant only permissions that it holds. So its permissions are computed from the permissions of the
-//! cloud-controller-managers, in the descriptors and manifests of their providers. An installation has them for the
-//! chosen providers. For other providers an administrator grants them with `provider rbac`.
+//! The API server lets the operator grant only permissions that it holds. So these are computed from the permissions of the
+//! cloud-controller-managers, in the descriptors and manifests of their providers. An installation grants them for the
+//! chosen providers. For other providers, an administrator grants them with `provider rbac`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ use crate::{
     text::yaml,
 };
 
-/// The verbs for the kinds of objects that the operator applies. A server-side apply that creates needs `create` as well, and
-/// `get` looks whether somebody else has an object of that name.
+/// The verbs for the kinds of objects that the operator applies. A server-side apply that creates an object also needs `create`,
+/// and `get` checks whether another client has an object with that name.
 pub(super) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
 /// Rules of a role, with a comment.
@@ -44,7 +44,7 @@ impl GrantedRules<'_> {
     pub(super) fn of_cluster(&self) -> Result<Vec<Commented>, yaml::Error> {
         let computed = self.providers.iter().map(|one| &one.descriptor);
         let computed = computed.flat_map(|one| needs::grants(&one.controllers(), &one.permissions).collect::<Vec<_>>());
-        // The ClusterRole of the account is computed for each CloudControllerManager; others stay as they are.
+        // The ClusterRole of the account is computed for each CloudControllerManager; other ClusterRoles are unchanged.
         let others = self.manifests().filter(|object| object.kind().kind == "ClusterRole").filter(|role| {
             let mut accounts = self.providers.iter().filter_map(|one| one.account());
             accounts.all(|account| account != role.name())
@@ -62,14 +62,14 @@ impl GrantedRules<'_> {
         Ok(rules)
     }
 
-    /// What the operator needs for the objects without a namespace of one `CloudControllerManager`, by name: it
-    /// cannot change or delete those of others. RBAC cannot limit `list` and `watch` to names, so these verbs are in `install/`.
+    /// Returns the permissions for the cluster-scoped objects of one `CloudControllerManager`, limited to names: the operator cannot
+    /// change or delete other objects. RBAC cannot limit `list` and `watch` to names, so these verbs are in `install/`.
     fn of_cluster_for(&self, ccm: &str) -> Commented {
         let mut names: BTreeMap<&Kind, BTreeSet<String>> = BTreeMap::new();
         for (kind, name) in self.cluster_scoped() {
             let of_kind = names.entry(kind).or_default();
             let name = named(&name, ccm);
-            // What its bindings name cannot be changed, so one of another name is tried before it is recreated.
+            // The role of a binding cannot be changed, so a temporary object is tried before the binding is recreated.
             of_kind.extend(kind.kind.ends_with("RoleBinding").then(|| format!("{name}{TEMPORARY}")));
             of_kind.insert(name);
         }
@@ -82,8 +82,7 @@ impl GrantedRules<'_> {
         (comment, names.into_iter().map(rule).collect())
     }
 
-    /// The objects without a namespace by kind and by their names in the manifests: those of the providers, and of the guard of
-    /// nodes.
+    /// Returns the cluster-scoped objects of the providers and of the guard of nodes, as (kind, name in the manifests).
     fn cluster_scoped(&self) -> impl Iterator<Item = (&'static Kind, String)> {
         let own = self.manifests().map(|object| (object.kind(), object.name().to_owned()));
         let of_guard = self.providers.iter().filter_map(|one| guard::name(one)).flat_map(|name| {
@@ -98,7 +97,7 @@ impl GrantedRules<'_> {
         let may_be = |one: &&&Kubernetes| one.descriptor.namespaces.include(namespace);
         let providers: Vec<_> = self.providers.iter().filter(may_be).copied().collect();
         let mut rules = GrantedRules { providers: &providers, ..*self }.of_namespace(NAMESPACE)?;
-        // Without a name the rule would be for all.
+        // A rule without names would apply to all Secrets.
         if !self.secrets.is_empty() {
             let comment = "Credentials, whose keys are checked, and whose change restarts the pods.".to_owned();
             let secrets = json!({
@@ -123,7 +122,7 @@ impl GrantedRules<'_> {
         for kind in here().map(Object::kind) {
             kinds.entry(kind.group).or_default().insert(kind.plural);
         }
-        // A configuration that stands in a CloudControllerManager becomes a ConfigMap.
+        // An inline configuration of a CloudControllerManager becomes a ConfigMap.
         if namespace == NAMESPACE && self.providers.iter().any(|one| one.descriptor.cloud_config.is_some()) {
             kinds.entry("").or_default().insert("configmaps");
         }
@@ -131,7 +130,7 @@ impl GrantedRules<'_> {
         let kinds: Value = kinds.into_iter().map(of_group).collect();
 
         let grants = granted_by(here().filter(|object| object.kind().kind == "Role"))?;
-        // The one lease in the manifests that has another name for each CloudControllerManager.
+        // The only lease in the manifests whose name differs for each CloudControllerManager.
         let is_lease = |grant: &Permission<'_>| grant.resource == "leases" && grant.names == [LEASE];
         let (of_lease, others): (Vec<_>, Vec<_>) = grants.into_iter().partition(is_lease);
         let objects = format!(
@@ -159,7 +158,7 @@ impl GrantedRules<'_> {
     }
 }
 
-/// Every permission of these roles. Fails if a role cannot be read, because its permissions are not known then.
+/// Returns every permission of these roles. Fails if a role cannot be read, because its permissions are unknown.
 pub(super) fn granted_by<'a>(roles: impl Iterator<Item = &'a Object>) -> Result<Vec<Permission<'a>>, yaml::Error> {
     let mut granted = Vec::new();
     for role in roles {
@@ -170,7 +169,7 @@ pub(super) fn granted_by<'a>(roles: impl Iterator<Item = &'a Object>) -> Result<
     Ok(granted)
 }
 
-/// Rules with their comments, in the style of the files; what has no rules is left out.
+/// Formats rules with their comments, in the style of the files. Entries without rules are left out.
 pub(super) fn written(computed: &[Commented]) -> Result<String, yaml::Error> {
     let mut text = String::new();
     for (comment, rules) in computed.iter().filter(|(_, rules)| rules != &json!([])) {
@@ -179,7 +178,7 @@ pub(super) fn written(computed: &[Commented]) -> Result<String, yaml::Error> {
     Ok(text)
 }
 
-/// An item of a list in one line. A name may hold whatever a provider's role names.
+/// Formats an item of a list on one line. A name from a provider's role may be any text.
 fn scalar(item: &Value) -> Result<String, yaml::Error> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-./_*".contains(&byte);
     match item.as_str() {

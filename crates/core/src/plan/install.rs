@@ -25,17 +25,17 @@ use crate::{
 /// The name of the operator's objects in the files, and of its namespace.
 pub const NAME: &str = "ccm-operator";
 
-/// The name of the Role and its binding that each managed namespace gets.
+/// The name of the Role and the `RoleBinding` in each managed namespace.
 const MANAGED: &str = "ccm-operator-managed";
 
-/// The volume with the certificate of the metrics, and where the operator has it.
+/// The volume with the certificate of the metrics, and its mount path.
 const CERTIFICATE: &str = "metrics-certificate";
 const CERTIFICATE_PATH: &str = "/etc/ccm-operator/metrics-certificate";
 
 /// The values that an installation fills in.
 #[derive(Clone, Debug)]
 pub struct Installation<'a> {
-    /// The providers that may be asked for.
+    /// The providers that may be requested.
     pub providers: Vec<&'a Kubernetes>,
     /// The namespaces in which cloud-controller-managers may be.
     pub namespaces: Vec<String>,
@@ -47,15 +47,15 @@ pub struct Installation<'a> {
     pub image: Option<String>,
     /// The distribution of Kubernetes; never `Auto`.
     pub distribution: Distribution,
-    /// How many nodes have the label of the control plane.
+    /// The number of nodes with the label of the control plane.
     pub control_plane_nodes: usize,
-    /// The address of the API server; `None`: as the distribution offers it.
+    /// The address of the API server; `None` means the default of the distribution.
     pub api_server: Option<ApiServer>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
     /// Whether the operator's metrics are served on every address of its nodes.
     pub expose_metrics: bool,
-    /// The Secret in the operator's namespace with the certificate of the metrics; `None`: the operator makes its own.
+    /// The Secret in the operator's namespace with the certificate of the metrics; `None` means that the operator creates one.
     pub metrics_certificate: Option<String>,
     /// The limits for the specs of `CloudControllerManager`s.
     pub limits: Limits,
@@ -64,7 +64,7 @@ pub struct Installation<'a> {
 }
 
 impl Installation<'_> {
-    /// A file of `install/`; empty if this installation needs nothing of it.
+    /// Fills in a file of `install/`. The result is empty if this installation does not need the file.
     pub fn of(&self, file: &str) -> Result<String, yaml::Error> {
         let parse = |text| Ok((text, yaml::from_str::<Value>(text)?));
         let documents: Vec<_> = file.split("\n---\n").map(parse).collect::<Result<_, yaml::Error>>()?;
@@ -81,14 +81,14 @@ impl Installation<'_> {
 
     fn needs(&self, document: &Value) -> bool {
         match document["kind"].as_str() {
-            // It exists, and the administrator's labels on it are not ours to change.
+            // This namespace exists, and its labels belong to the administrator.
             Some("Namespace") => !self.namespaces.contains(&self.operator_namespace),
             Some("PodDisruptionBudget") => self.replicas() > 1,
             _ => true,
         }
     }
 
-    /// Two, where there are two nodes for them.
+    /// Returns two, or one if there is only one node.
     fn replicas(&self) -> u8 {
         if self.control_plane_nodes == 1 { 1 } else { 2 }
     }
@@ -147,7 +147,7 @@ impl Installation<'_> {
             let values = [
                 ("--namespaces=", Some(self.namespaces.join(","))),
                 ("--names=", Some(self.limits.names.join(","))),
-                // At the address of the file only the nodes themselves reach them.
+                // At the default address, only the nodes themselves can read the metrics.
                 ("--metrics-bind-address=", self.expose_metrics.then(|| ":10358".to_owned())),
             ];
             for argument in container["args"].as_array_mut().into_iter().flatten() {
@@ -166,8 +166,8 @@ impl Installation<'_> {
         }
         self.external.mount(&mut object);
         if let Some(secret) = &self.metrics_certificate {
-            // Optional, as an issuer of certificates may need nodes that work, and these need the operator. It reads the files once
-            // they appear.
+            // Optional, because a certificate issuer may need working nodes, which need the operator. The operator reads the files
+            // once they appear.
             let source = json!({"secretName": secret, "optional": true});
             mount(&mut object, CERTIFICATE_PATH, json!({"name": CERTIFICATE, "secret": source}));
         }

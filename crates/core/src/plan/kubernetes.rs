@@ -39,7 +39,7 @@ use crate::{
 pub use check::ignored;
 pub use images::{choose, reference};
 
-/// The first function that finds a problem decides.
+/// The checks. Only the first problem is reported.
 const RULES: [fn(&Kubernetes, &Ccm) -> Option<check::Unfit>; 12] = [
     check::api,
     check::arguments,
@@ -60,7 +60,7 @@ fn check(provider: &Kubernetes, ccm: &Ccm) -> Result<(), Error> {
     unfit.map_or(Ok(()), |(field, problem)| Err(check::asked(ccm, &field, problem)))
 }
 
-/// The objects that should exist.
+/// Plans the objects that should exist.
 pub(super) fn objects(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
     check(provider, ccm)?;
     let mut objects = planned(provider, facts, ccm)?;
@@ -70,7 +70,7 @@ pub(super) fn objects(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result
     Ok(objects)
 }
 
-/// The objects of what has been checked, without the guard of nodes.
+/// Plans the objects of a checked `CloudControllerManager`, without the guard of nodes.
 fn planned(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
     let descriptor = &provider.descriptor;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
@@ -78,7 +78,7 @@ fn planned(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object
     let initializes = ccm.controllers().any(|controller| controller == Controller::CloudNode);
     let inline = files::inline(descriptor, ccm);
     let mut facts = with_digest(facts, inline.as_ref());
-    // Its flags are about what it runs itself.
+    // Its flags cover only the controllers that it runs itself.
     if let Cow::Owned(own) = descriptor.own(ccm) {
         facts.to_mut().ccm = Some(own);
     }
@@ -121,7 +121,7 @@ fn planned(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object
     Ok(objects)
 }
 
-/// The facts with the digest of a planned ConfigMap: a change of it restarts the pods, at once and once.
+/// Adds the digest of a planned ConfigMap to the facts, so that its change restarts the pods immediately and only once.
 fn with_digest<'a>(facts: &'a Facts, planned: Option<&Object>) -> Cow<'a, Facts> {
     let Some(planned) = planned else { return Cow::Borrowed(facts) };
     let reference = Reference::config_map(planned.namespace(), planned.name());
@@ -130,7 +130,7 @@ fn with_digest<'a>(facts: &'a Facts, planned: Option<&Object>) -> Cow<'a, Facts>
     Cow::Owned(Facts { digests: Some(digests), ..facts.clone() })
 }
 
-/// Sets what tells the objects of several `CloudControllerManager`s apart: names, the label of the instance, the namespace.
+/// Sets the fields that distinguish the objects of several `CloudControllerManager`s: names, instance label, namespace.
 fn names(object: &mut Object, own: &[(&str, &str)], ccm: &Ccm) {
     let is_own = |kind: &str, name: &str| own.contains(&(kind, name));
     let namespace = &ccm.spec.namespace;
@@ -146,7 +146,7 @@ fn names(object: &mut Object, own: &[(&str, &str)], ccm: &Ccm) {
             }
         }
     }
-    // A binding to a role of the cluster stays where that role is.
+    // A binding to a role of the cluster itself stays in the role's namespace.
     let mut follows = value["metadata"]["namespace"] == NAMESPACE;
     if is_binding {
         let role = value["roleRef"]["name"].as_str().unwrap_or_default().to_owned();
@@ -185,7 +185,7 @@ fn names(object: &mut Object, own: &[(&str, &str)], ccm: &Ccm) {
     for rule in value.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
         let is_of_leases = rule["resources"].as_array().is_some_and(|all| all.iter().any(|one| one == "leases"));
         let names = rule.get_mut("resourceNames").filter(|_| is_of_leases).and_then(Value::as_array_mut);
-        // Another lease is of the cloud's own code, under a name that is fixed.
+        // Any other lease belongs to the cloud's own code and has a fixed name.
         for name in names.into_iter().flatten().filter(|name| *name == LEASE) {
             *name = lease.as_str().into();
         }
@@ -207,7 +207,7 @@ fn instance_label(value: &mut Value, name: &str) {
     }
 }
 
-/// The flags that an administrator gives besides.
+/// Appends the additional flags of the administrator.
 fn further_arguments(object: &mut Object, ccm: &Ccm) {
     let containers = containers_mut(object, &["containers"]);
     for container in containers.filter(|container| container_name(container) == CCM) {
@@ -217,7 +217,7 @@ fn further_arguments(object: &mut Object, ccm: &Ccm) {
     }
 }
 
-/// The probes name the port, so only its number changes.
+/// Sets the port number. The probes refer to the port by name.
 fn ports(object: &mut Object, ccm: &Ccm) {
     for container in containers_mut(object, &["containers"]) {
         let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
@@ -227,7 +227,7 @@ fn ports(object: &mut Object, ccm: &Ccm) {
     }
 }
 
-/// Leaves of the account's ClusterRole what the controllers that are on need.
+/// Limits the account's ClusterRole to the needs of the enabled controllers.
 fn narrow(provider: &Kubernetes, object: &mut Object, ccm: &Ccm) {
     let account = provider.account();
     if object.kind().kind == "ClusterRole" && account.is_some_and(|account| ccm.named(account) == object.name()) {

@@ -12,9 +12,9 @@ use crate::{
 /// The limits for the specs of `CloudControllerManager`s. An installation passes them to the operator as arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The names that they may have. The operator's permissions on objects without a namespace are for these.
+    /// The names that they may have. The operator's permissions on cluster-scoped objects are limited to these names.
     pub names: Vec<String>,
-    /// The repositories that images may be of; one that ends in `/` stands for all below it. Empty: those of the providers.
+    /// The allowed image repositories. An entry that ends in `/` allows all below it. An empty list allows those of the providers.
     pub image_repositories: Vec<String>,
     /// The registries, optionally with a path, that may serve the providers' repositories under their own paths.
     pub registry_mirrors: Vec<String>,
@@ -36,11 +36,11 @@ impl Default for Limits {
     }
 }
 
-/// A reason for programs, and a message for people.
+/// A machine-readable reason and a human-readable message.
 pub type LimitError = (&'static str, String);
 
 impl Limits {
-    /// The arguments of the operator for these limits, without those at their default.
+    /// Returns the operator's arguments for these limits, without default values.
     pub fn arguments(&self) -> Vec<String> {
         let lists = [
             ("--image-repositories", &self.image_repositories),
@@ -52,11 +52,11 @@ impl Limits {
         given.map(|(flag, list)| format!("{flag}={}", list.join(","))).collect()
     }
 
-    /// Refuses a `CloudControllerManager` that asks for more. Without a descriptor its provider is not known, and it has no image.
+    /// Refuses a `CloudControllerManager` that exceeds the limits. Without a descriptor its provider is unknown, and it has no image.
     ///
     /// # Errors
     ///
-    /// The first thing that the installation does not allow, with the flag that would.
+    /// The first value that the installation does not allow, with the flag that would allow it.
     pub fn check(&self, ccm: &Ccm, descriptor: Option<&Descriptor>) -> Result<(), LimitError> {
         self.name(ccm)?;
         self.lease(ccm)?;

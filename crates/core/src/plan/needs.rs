@@ -1,6 +1,6 @@
-//! The permissions of a cloud-controller-manager, computed from the controllers that are on (pure).
+//! The permissions of a cloud-controller-manager, computed from the enabled controllers (pure).
 //!
-//! The needs of each controller were read in k8s.io/cloud-provider v0.36.2 (`app/`, `controllers/`, `node/helpers`,
+//! The needs of each controller come from k8s.io/cloud-provider v0.36.2 (`app/`, `controllers/`, `node/helpers`,
 //! `service/helpers`) and k8s.io/controller-manager v0.36.3. No role gets `nodes delete` here: only the guard of nodes
 //! grants it, by name (`kubernetes/guard.rs`).
 
@@ -12,7 +12,7 @@ use crate::{
     provider::kubernetes::NeededPermission,
 };
 
-/// A resource with its verbs, the controllers that need them (none: the process itself), and what for.
+/// A resource with its verbs, the controllers that need them (none: the process itself), and the reason.
 pub type Need = (&'static str, &'static str, &'static [&'static str], &'static [Controller], &'static str);
 
 /// Every need.
@@ -37,12 +37,12 @@ pub const NEEDS: &[Need] = &[
 /// The order of verbs in a rule.
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// The rules of the ClusterRole for these controllers, and for what the cloud's own code needs with them: one for each resource.
+/// Returns the rules of the ClusterRole for these controllers and for the cloud's own code with them, one for each resource.
 pub fn rules(controllers: &[Controller], own: &[NeededPermission]) -> Value {
     merged(grants(controllers, own))
 }
 
-/// The permissions of these controllers, and of the cloud's own code with them.
+/// Returns the permissions of these controllers, and of the cloud's own code with them.
 pub(super) fn grants<'a>(
     controllers: &[Controller],
     own: &'a [NeededPermission],
@@ -57,7 +57,7 @@ pub(super) fn grants<'a>(
     common.chain(own).map(|(group, resource, verb)| Permission { group, resource, names: Vec::new(), verb })
 }
 
-/// Rules that grant this: one for each resource with the same names.
+/// Merges permissions into rules, one for each resource with the same names.
 pub(super) fn merged<'a>(grants: impl Iterator<Item = Permission<'a>>) -> Value {
     let mut rules: Vec<(Permission<'_>, Vec<&str>)> = Vec::new();
     for grant in grants {

@@ -24,16 +24,16 @@ use crate::{
 /// The operator's ServiceAccount on OpenShift.
 const OPENSHIFT_ACCOUNT: &str = "cluster-cloud-controller-manager";
 
-/// Roles and bindings are called so, with the provider's name behind it.
+/// The prefix of the names of roles and bindings, before the provider's name.
 const PREFIX: &str = "ccm-operator-provider-";
 
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Rules of the cluster, and by namespace.
+/// The rules by namespace; `None` is the whole cluster.
 type Roles = BTreeMap<Option<String>, Vec<Commented>>;
 
-/// The permissions of the operator in its own namespace for a provider of the flavor kubernetes, as manifests.
+/// Returns manifests with the permissions of the operator, in its own namespace, for a provider of the flavor kubernetes.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub fn kubernetes(
     secrets: &[String],
     operator_namespace: &str,
 ) -> Result<String, yaml::Error> {
-    // The leases besides the default ones are those of the installation.
+    // Leases other than the default ones belong to the installation.
     let grants = GrantedRules { providers: &[provider], secrets, names, leases: &[], node_deletion: false };
     let mut roles = Roles::from([(None, grants.of_cluster()?)]);
     for namespace in namespaces {
@@ -54,12 +54,12 @@ pub fn kubernetes(
     for (namespace, _) in by_namespace(&provider.manifests).iter().filter(|(one, _)| one != NAMESPACE) {
         roles.entry(Some(namespace.clone())).or_default().extend(grants.of_namespace(namespace)?);
     }
-    // What the authentication reader grants, the operator holds itself there.
+    // The operator itself holds the permissions of the authentication reader there.
     outside(&provider.manifests, Some(AUTHENTICATION_READER), &mut roles);
     manifests(&provider.descriptor.name, (operator_namespace, install::NAME), &roles)
 }
 
-/// The same for OpenShift, where the operator manages one namespace and its permissions are by name.
+/// Returns the same for OpenShift, where the operator manages one namespace and its permissions are by name.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub fn openshift(provider: &OpenShift, namespace: &str, operator_namespace: &str
         let place = if is_managed { namespace.to_owned() } else { place };
         let needed = roles.entry(Some(place)).or_default();
         needed.extend(of_objects(objects.iter().copied(), "Role")?);
-        // It may read all of the managed namespace already.
+        // The operator may already read everything in the managed namespace.
         if !is_managed {
             needed.push(watched(&objects));
         }
@@ -87,7 +87,7 @@ pub fn openshift(provider: &OpenShift, namespace: &str, operator_namespace: &str
     manifests(provider.name(), (operator_namespace, OPENSHIFT_ACCOUNT), &roles)
 }
 
-/// The objects in namespaces, by the namespace that the manifests name.
+/// Groups the namespaced objects by the namespace in the manifests.
 fn by_namespace(objects: &[Object]) -> Vec<(String, Vec<&Object>)> {
     let mut all = BTreeMap::<String, Vec<&Object>>::new();
     for object in objects.iter().filter(|object| object.kind().namespaced) {
@@ -96,7 +96,7 @@ fn by_namespace(objects: &[Object]) -> Vec<(String, Vec<&Object>)> {
     all.into_iter().collect()
 }
 
-/// To keep objects by name, and to hold what their roles grant.
+/// Returns rules for managing objects by name, and the permissions that their roles grant.
 fn of_objects<'a>(
     objects: impl Iterator<Item = &'a Object> + Clone,
     role: &str,
@@ -129,13 +129,13 @@ fn of_objects<'a>(
     ])
 }
 
-/// To restart pods when a ConfigMap or a Secret changes that they refer to.
+/// Returns rules for watching the ConfigMaps and Secrets of pods, whose change restarts the pods.
 fn watched(objects: &[&Object]) -> Commented {
     let pods = objects.iter().filter_map(|object| object.pod_spec());
     let used: BTreeSet<_> = pods.flat_map(|pod| references(pod, "")).collect();
     let rules = [&CONFIG_MAP, &SECRET].into_iter().filter_map(|kind| {
         let names: Vec<_> = used.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str()).collect();
-        // Without a name the rule would be for all.
+        // A rule without names would apply to all objects.
         let rule =
             json!({"apiGroups": [""], "resources": [kind.plural], "resourceNames": names, "verbs": ["list", "watch"]});
         (!names.is_empty()).then_some(rule)
@@ -143,7 +143,8 @@ fn watched(objects: &[&Object]) -> Commented {
     ("What its pods refer to, and whose change restarts them.".to_owned(), rules.collect())
 }
 
-/// To bind roles that the provider does not contain, but one whose permissions the operator holds. What they grant is not known here.
+/// Adds rules for binding roles outside the provider, except `held`, whose permissions the operator holds. The permissions of the other
+/// roles are unknown here.
 fn outside(objects: &[Object], held: Option<&str>, roles: &mut Roles) {
     let own: BTreeSet<_> = objects.iter().map(|one| (one.kind().kind, one.name())).collect();
     let is_own = |kind: &str, name: &str| own.contains(&(kind, name));
@@ -165,7 +166,7 @@ fn outside(objects: &[Object], held: Option<&str>, roles: &mut Roles) {
     }
 }
 
-/// A role and its binding for each place with rules.
+/// Writes a role and its binding for each place with rules.
 fn manifests(provider: &str, (namespace, account): (&str, &str), roles: &Roles) -> Result<String, yaml::Error> {
     let name = format!("{PREFIX}{provider}");
     let mut documents = Vec::new();

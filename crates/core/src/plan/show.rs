@@ -1,6 +1,6 @@
 //! `provider list` and `provider show`: the providers, and the objects that are applied for one of them (pure).
 //!
-//! The objects are the real plan of a cluster whose facts are the names of their sources. No request is sent.
+//! The objects are the real plan for a cluster in which the value of each fact is the name of its source. No request is sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -24,7 +24,7 @@ use crate::{
 /// The length of a digest in a table: enough to distinguish two.
 const SHORT_DIGEST: usize = "sha256:".len() + 12;
 
-/// Why objects are in their wave, from wave 1.
+/// The reason for each wave, from wave 1.
 const WAVES: [&str; 5] = [
     "policies, before what they restrict",
     "identities and permissions, before the workloads that use them",
@@ -39,7 +39,7 @@ pub struct Summary {
     name: String,
     /// `OpenShift`, or `kubernetes` for any Kubernetes.
     flavor: &'static str,
-    /// The platform of OpenShift that it serves; narrowed by `cloudName`, after a slash.
+    /// The OpenShift platform that it serves, narrowed by `cloudName` after a slash.
     #[serde(skip_serializing_if = "String::is_empty")]
     platform: String,
     /// The version of the program, for a built-in provider.
@@ -48,10 +48,10 @@ pub struct Summary {
     digest: String,
     /// The phases that it has manifests for: `cluster`, `bootstrap`.
     phases: Vec<&'static str>,
-    /// The path that it was read from; empty for a built-in provider.
+    /// The path of an external provider; empty for a built-in provider.
     #[serde(skip_serializing_if = "String::is_empty")]
     path: String,
-    /// Why it is not used, where another one is, or none.
+    /// The reason if another provider, or none, is used instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     unused: Option<String>,
 }
@@ -92,7 +92,7 @@ struct ShownImage {
 /// An argument or a variable of a container.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct ShownValue {
-    /// Shared, as all values of a container have both.
+    /// Shared, because all values of a container have the same object and container.
     #[serde(serialize_with = "shared")]
     object: Rc<str>,
     #[serde(serialize_with = "shared")]
@@ -109,7 +109,7 @@ fn shared<S: Serializer>(text: &Rc<str>, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Summary {
-    /// The view of one flavor of a built-in provider, with the digest of its package and the version of the program.
+    /// Summarizes one flavor of a built-in provider, with the digest of its package and the version of the program.
     pub fn of<D: Describe>(provider: &Contents<D>, digest: &str, version: &str) -> Self {
         let Common { name, platform, .. } = provider.descriptor.common();
         let phases = [("cluster", &provider.manifests), ("bootstrap", &provider.bootstrap_manifests)];
@@ -124,13 +124,13 @@ impl Summary {
         }
     }
 
-    /// The same of an external provider, read from this path.
+    /// Sets the path from which an external provider was read.
     #[must_use]
     pub fn at(self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self }
     }
 
-    /// The same, with the reason why it is not used, if it is not.
+    /// Sets the reason why the provider is not used, if there is one.
     #[must_use]
     pub fn unused(self, unused: Option<String>) -> Self {
         Self { unused, ..self }
@@ -141,7 +141,7 @@ impl Summary {
 pub fn details(parsed: &ParsedProvider, digest: &str, version: &str, phase: Phase) -> Result<Details, Error> {
     let provider = parsed.openshift()?;
     let facts = placeholders(&provider.descriptor);
-    // A plan has known feature gates only, so their placeholder is set afterwards.
+    // A plan contains only known feature gates, so their placeholder is set afterwards.
     let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
     let mut details = Details {
         summary: Summary::of(&provider, digest, version),
@@ -167,7 +167,7 @@ pub fn details(parsed: &ParsedProvider, digest: &str, version: &str, phase: Phas
     Ok(details)
 }
 
-/// A cluster that has every fact: its values are the names of their sources.
+/// Returns every fact of a cluster, each with the name of its source as the value.
 fn placeholders(descriptor: &Descriptor) -> Facts {
     let text = |source: &str| format!("<{source}>");
     let tls = |flag: &str| text(&format!("{flag}, else APIServer spec.tlsSecurityProfile"));
@@ -195,7 +195,7 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
     }
 }
 
-/// The message for a provider that is not one of these.
+/// Returns the message for a provider that is not among the known ones.
 pub fn unknown(name: &str, known: &[&str]) -> String {
     let hint = did_you_mean(name, known.iter().copied());
     format!("there is no provider {name:?}{hint}: `ccm-operator provider list` lists them")
@@ -247,13 +247,13 @@ impl Details {
     }
 }
 
-/// The target of a `valueFrom`.
+/// Returns the target of a `valueFrom`.
 fn reference_name(reference: &Value) -> String {
     let texts = ["fieldPath", "resource", "name", "key"].into_iter().filter_map(|field| reference[field].as_str());
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// The source of a planned argument or variable that is not in the manifest.
+/// Returns the source of a planned argument or variable that is not in the manifest.
 fn origin(sources: &Sources, container: &str, name: &str) -> String {
     let Some(source) = sources.get(container).and_then(|sources| sources.get(name)) else {
         return "set in every container; left out without a value".to_owned();
@@ -271,7 +271,7 @@ fn origin(sources: &Sources, container: &str, name: &str) -> String {
     origin
 }
 
-/// Providers as a table, with shortened digests.
+/// Formats providers as a table, with shortened digests.
 pub fn list_table(summaries: &[Summary]) -> String {
     let row = |summary: &Summary| {
         let Summary { name, flavor, platform, version, digest, phases, .. } = summary;
@@ -282,7 +282,7 @@ pub fn list_table(summaries: &[Summary]) -> String {
     table(["NAME", "FLAVOR", "PLATFORM", "VERSION", "DIGEST", "PHASES"], &rows)
 }
 
-/// Where external providers come from, and which providers are not used: a line each, after an empty one.
+/// Lists the paths of external providers, and the unused providers: one line each, after an empty line.
 pub fn list_notes(summaries: &[Summary]) -> String {
     let note = |Summary { name, flavor, path, unused, .. }: &Summary| match (path.as_str(), unused) {
         ("", None) => None,
@@ -294,7 +294,7 @@ pub fn list_notes(summaries: &[Summary]) -> String {
     if notes.is_empty() { notes } else { format!("\n{notes}") }
 }
 
-/// A provider's details as tables, a title before each.
+/// Formats a provider's details as tables, each with a title.
 pub fn details_table(details: &Details) -> String {
     let Details { summary, phase, objects, images, arguments, environment } = details;
     let Summary { name, platform, version, digest, .. } = summary;

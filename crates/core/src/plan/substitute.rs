@@ -35,7 +35,7 @@ pub(super) fn bootstrap(provider: &OpenShift, manifest: &Object, facts: &Facts) 
     Ok(object)
 }
 
-/// Replaces the default namespace by the managed one. Other namespaces stay.
+/// Replaces the default namespace with the managed one. Other namespaces are unchanged.
 fn namespace(object: &mut Object, namespace: &str) {
     if namespace == DEFAULT_NAMESPACE {
         return;
@@ -51,7 +51,7 @@ fn namespace(object: &mut Object, namespace: &str) {
     each_text(value, &mut |text| *text = text_in(namespace, text).unwrap_or_else(|| std::mem::take(text)));
 }
 
-/// The text for another namespace; `None` if it does not name the managed one.
+/// Returns the text for another namespace, or `None` if it does not name the managed one.
 pub(super) fn text_in(namespace: &str, text: &str) -> Option<String> {
     if text.strip_prefix(LEASE_NAMESPACE_FLAG) == Some(DEFAULT_NAMESPACE) {
         return Some(format!("{LEASE_NAMESPACE_FLAG}{namespace}"));
@@ -62,7 +62,7 @@ pub(super) fn text_in(namespace: &str, text: &str) -> Option<String> {
 
 fn images(provider: &OpenShift, object: &mut Object, facts: &Facts) -> Result<(), Error> {
     let key = object.key().to_string();
-    // A release knows nothing of an external provider: the image of its manifest, which the rules want to be pinned, stays.
+    // A release has no image of an external provider, so the image of its manifest stays. The rules require it to be pinned.
     let is_own = |source: &ImageSource| {
         provider.origin.is_some() && facts.images.as_ref().is_ok_and(|images| !images.has(&source.key))
     };
@@ -111,7 +111,7 @@ pub(super) fn values(
     Ok(())
 }
 
-/// Pods read mounted files when they start: an annotation of their template changes with the files and restarts them.
+/// Sets an annotation of the pod template that changes with mounted files, because pods read these only when they start.
 pub(super) fn config_hash(object: &mut Object, facts: &Facts) -> Result<(), Error> {
     let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else {
         return Ok(());
@@ -146,7 +146,7 @@ fn replicas(object: &mut Object, facts: &Facts) {
     }
 }
 
-/// The value of an argument or variable, `None` to leave it out, or the missing fact.
+/// Returns the value of an argument or variable, `None` to leave it out, or the missing fact as the error.
 fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> {
     if source.feature_gate.as_deref().is_some_and(|gate| !facts.has_feature_gate(gate)) {
         return Ok(None);
@@ -160,7 +160,7 @@ fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> 
     }
 }
 
-/// The specification of the pods of an object.
+/// Returns the pod specification of an object.
 pub(super) fn pod_mut(object: &mut Object) -> Option<&mut Value> {
     let pointer = object.pod_spec_pointer()?;
     object.value_mut().pointer_mut(pointer)
@@ -176,14 +176,14 @@ pub(super) fn mount(object: &mut Object, path: &str, volume: Value) {
     }
 }
 
-/// The containers of these lists of a pod, each a mapping.
+/// Returns the containers in these lists of a pod that are mappings.
 pub(super) fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> impl Iterator<Item = &'a mut Value> {
     let fields = pod_mut(object).and_then(Value::as_object_mut).into_iter().flatten();
     let lists = fields.filter(|(field, _)| lists.contains(&field.as_str()));
     lists.filter_map(|(_, list)| list.as_array_mut()).flatten().filter(|container| container.is_object())
 }
 
-/// Sets variables: in the place of the first one of the same name, or else at the end.
+/// Sets variables: each replaces the first one with the same name, or is appended.
 fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = (&'a str, String)>) {
     let existing = container["env"].as_array().into_iter().flatten().enumerate();
     let mut places = BTreeMap::<String, usize>::new();
@@ -203,7 +203,7 @@ fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = 
     }
 }
 
-/// Appends to a list of a container or a pod, which may be absent.
+/// Appends an item to a list of a container or a pod. The list may be absent.
 pub(super) fn push(parent: &mut Value, key: &str, item: Value) {
     match place(parent, &[key]) {
         Some(Value::Array(items)) => items.push(item),

@@ -113,7 +113,7 @@ fn another_namespace_replaces_the_default_one_everywhere() {
     assert!(!text.contains(DEFAULT_NAMESPACE), "{text}");
     assert!(text.contains("system:serviceaccount:other:x"), "{text}");
     assert!(text.contains("--leader-elect-resource-namespace=other"), "{text}");
-    // What was written for another namespace stays there, and nothing is added.
+    // Objects for another namespace stay there, and nothing is added.
     assert_eq!(
         objects[1].value(),
         &json!({

@@ -1,7 +1,7 @@
 //! Writes a plan to files, whole or not at all (IO).
 //!
-//! Every file is first written beside its destination and synced. Then all are renamed. An error before the first
-//! rename leaves nothing behind, and where no file may be replaced, neither does a later one. Other files are not touched.
+//! Every file is first written beside its destination and synced. Then all files are renamed. An error before the first
+//! rename leaves nothing behind. If no file may be replaced, neither does a later error. Other files are not touched.
 
 use std::{
     fs::{self, File},
@@ -17,13 +17,13 @@ use crate::{
     text::yaml,
 };
 
-/// The configuration of the cloud, below the destination. It may hold credentials.
+/// The path of the cloud's configuration below the destination. The file may hold credentials.
 const CLOUD_CONFIG: &str = "config/cloud.conf";
 
-/// Why files were not written.
+/// The reason why files were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is one of this name.
+    /// A file with this name exists.
     #[error("{} exists: give --force to overwrite it, or another --dest-dir", .0.display())]
     Exists(PathBuf),
     /// A folder cannot be created, or a file cannot be written.
@@ -39,7 +39,7 @@ pub enum Error {
     Yaml(#[from] yaml::Error),
 }
 
-/// The files of the bootstrap phase, by their path below the destination.
+/// Returns the files of the bootstrap phase, by their path below the destination.
 pub fn bootstrap_files(objects: &[Object], cloud_config: Option<String>) -> Result<Vec<(PathBuf, String)>, Error> {
     let pods = objects
         .iter()
@@ -48,7 +48,7 @@ pub fn bootstrap_files(objects: &[Object], cloud_config: Option<String>) -> Resu
     pods.chain(config).collect()
 }
 
-/// The files of the cluster phase, by their path below the destination; their names sort in the order of applying.
+/// Returns the files of the cluster phase, by their path below the destination. Their names sort in the order of applying.
 pub fn cluster_files(objects: &[Object]) -> Result<Vec<(PathBuf, String)>, Error> {
     let name = |(index, object): (usize, &Object)| {
         let kind = object.kind().kind.to_lowercase();
@@ -57,14 +57,14 @@ pub fn cluster_files(objects: &[Object]) -> Result<Vec<(PathBuf, String)>, Error
     objects.iter().enumerate().map(name).collect()
 }
 
-/// Manifest files as one YAML stream.
+/// Joins manifest files into one YAML stream.
 pub fn stream<'a>(files: impl IntoIterator<Item = &'a (PathBuf, String)>) -> String {
     let documents = files.into_iter().flat_map(|(_, text)| [if text.starts_with("---") { "" } else { "---\n" }, text]);
     documents.collect()
 }
 
-/// Creates the folders below the destination, an empty name for itself, and writes the files, whole or not at all. Returns their
-/// paths.
+/// Creates folders below the destination (an empty name is the destination itself), and writes the files, whole or not at all. Returns
+/// their paths.
 pub fn write(
     destination: &Path,
     folders: &[&str],
@@ -73,7 +73,7 @@ pub fn write(
     replaces: bool,
 ) -> Result<Vec<PathBuf>, Error> {
     let mut created = Vec::new();
-    // By its components, a path has no slash at its end.
+    // Collecting the components removes a trailing slash.
     let folders: Vec<PathBuf> = folders.iter().map(|name| destination.join(name).components().collect()).collect();
     let prepare = |(path, text): &(PathBuf, String)| prepare(destination.join(path), text, readers(path), replaces);
     let prepared = create_folders(&folders, &mut created)

@@ -17,10 +17,10 @@ use crate::{
 /// Every provider, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    // Shared: a process keeps the built-in ones beside those that it uses.
+    // Shared, because a process keeps the built-in providers in addition to the used ones.
     all: Vec<Arc<Provider>>,
     refused: Vec<Refused>,
-    /// The built-in providers whose place an external one is to take, by name.
+    /// The names of the built-in providers that an external one replaces.
     replaced: Vec<String>,
 }
 
@@ -31,14 +31,14 @@ impl Catalog {
         for parsed in folder::parsed_providers(files) {
             parsed_providers.entry(parsed.name.clone()).or_default().push(parsed);
         }
-        // Each is dropped as soon as its objects are copied.
+        // Each parsed provider is dropped as soon as its objects are copied.
         let providers = parsed_providers
             .into_iter()
             .map(|(name, parsed_providers)| Provider::of(&name, &parsed_providers).map(Arc::new));
         Ok(Self { all: providers.collect::<Result<_, _>>()?, ..Self::default() })
     }
 
-    /// Adds an external provider. A built-in one of its name, or of its platform, keeps it out, unless it is to be replaced.
+    /// Adds an external provider. Refuses it if a built-in provider with its name or platform exists that it must not replace.
     pub fn add(&mut self, added: &Arc<Provider>) {
         if let Err(why) = self.try_add(added) {
             self.refuse(Refused { names: BTreeSet::from([added.name.clone()]), why });
@@ -60,7 +60,7 @@ impl Catalog {
                 ));
             }
         }
-        // All of a built-in provider goes, so that none of its flavors is taken for one of the other.
+        // Removes all flavors of a built-in provider, so that none is mistaken for one of the external provider.
         let replaced = &self.replaced;
         self.all.retain(|other| other.origin().is_some() || !replaced.contains(&other.name));
         self.all.push(Arc::clone(added));
@@ -68,17 +68,17 @@ impl Catalog {
         Ok(())
     }
 
-    /// From now on none of these built-in providers is used, whether an external one takes its place or not.
+    /// Excludes these built-in providers from use, whether or not an external provider replaces them.
     pub fn exclude_built_in(&mut self, names: &[String]) {
         self.replaced = names.to_vec();
     }
 
-    /// Keeps all providers from being used, because the name of the refused one is not known.
+    /// Prevents the use of all providers, because the name of the refused one is unknown.
     pub fn refuse(&mut self, refused: Refused) {
         self.refused.push(refused);
     }
 
-    /// The external providers that are asked for and not used.
+    /// Returns the requested external providers that are not used.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
@@ -88,17 +88,17 @@ impl Catalog {
         self.refused.first().map_or(Ok(()), |refused| Err(refused.clone()))
     }
 
-    /// Every provider for OpenShift, by name.
+    /// Returns every provider for OpenShift, sorted by name.
     pub fn providers(&self) -> impl Iterator<Item = &OpenShift> {
         self.all.iter().filter_map(|one| one.openshift.as_ref())
     }
 
-    /// Every provider of the flavor kubernetes, by name.
+    /// Returns every provider of the flavor kubernetes, sorted by name.
     pub fn kubernetes(&self) -> impl Iterator<Item = &Kubernetes> {
         self.all.iter().filter_map(|one| one.kubernetes.as_ref())
     }
 
-    /// The provider of the flavor kubernetes of this name, or why there is none, for people.
+    /// Returns the provider of the flavor kubernetes with this name, or a human-readable reason why there is none.
     pub fn kubernetes_of(&self, name: &str) -> Result<&Kubernetes, String> {
         self.check().map_err(|refused| refused.to_string())?;
         let unknown =
@@ -107,7 +107,7 @@ impl Catalog {
         self.check_replaced(named.and_then(|one| one.kubernetes.as_ref()).ok_or_else(unknown)?)
     }
 
-    /// The message for a name that no provider of the flavor kubernetes has.
+    /// Returns the message for a name that no provider of the flavor kubernetes has.
     pub fn unknown(&self, name: &str) -> String {
         let known: Vec<_> = self.kubernetes().map(Contents::name).collect();
         let hint = did_you_mean(name, known.iter().copied());
@@ -119,7 +119,7 @@ impl Catalog {
         self.all.iter().any(|one| one.name == name && one.origin().is_none())
     }
 
-    /// The provider that serves a platform, or the reason why none does, for people.
+    /// Returns the provider that serves a platform, or a human-readable reason why none does.
     pub fn select(&self, platform: &Platform) -> Result<&OpenShift, String> {
         let matching = self.providers().filter(|provider| provider.descriptor.platform.serves(platform));
         // The narrowest match wins.
@@ -127,7 +127,7 @@ impl Catalog {
         self.check_replaced(narrowest.ok_or_else(|| self.why_none(platform))?)
     }
 
-    /// Refuses a built-in provider that is not to be used.
+    /// Refuses a built-in provider that must not be used.
     fn check_replaced<'a, D: Describe>(&self, provider: &'a Contents<D>) -> Result<&'a Contents<D>, String> {
         let name = provider.name();
         if provider.origin.is_some() || self.replaced.iter().all(|replaced| replaced != name) {
@@ -136,8 +136,8 @@ impl Catalog {
         Err(format!("--replace-built-in {name} is given, and no external provider takes the place of the built-in one"))
     }
 
-    /// The provider that serves a cluster, if one does; `None` also while the platform is not known, or an external provider is
-    /// refused: nobody knows which platform it is for.
+    /// Returns the provider that serves a cluster. Returns `None` if there is none, while the platform is unknown, or if an external
+    /// provider is refused, because its platform is unknown.
     pub fn provider(&self, facts: &Facts) -> Option<&OpenShift> {
         self.select(facts.platform.as_ref().ok()?.as_ref()?).ok().filter(|_| self.refused.is_empty())
     }

@@ -31,9 +31,9 @@ pub struct Common<'a> {
     pub arguments: &'a Sources,
     /// The environment variables that are set.
     pub environment: &'a Sources,
-    /// How the labels and annotations of nodes begin that its own code writes.
+    /// The prefixes of the labels and annotations that its own code writes on nodes.
     pub of_nodes: &'a [String],
-    /// How those of Services begin.
+    /// The prefixes of those on Services.
     pub of_services: &'a [String],
 }
 
@@ -48,7 +48,7 @@ pub trait Describe {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Descriptor {
-    /// The provider's name, that of its folder.
+    /// The provider's name, which is also the folder's.
     pub name: String,
     /// The platform that it serves.
     pub platform: Platform,
@@ -89,24 +89,24 @@ impl Describe for Descriptor {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NodeFields {
-    /// The prefixes of the providerIDs, the one that it writes today first, such as `aws:///`.
+    /// The prefixes of the providerIDs, the current one first, such as `aws:///`.
     #[serde(rename = "providerIDs")]
     pub provider_ids: Vec<String>,
     /// Whether nodes get labels with their region and zone.
     pub zones: bool,
-    /// How the labels and annotations of nodes begin that its own code writes, such as `example.com/`. The operator lets an external
-    /// provider change no others, besides the labels that every cloud sets.
+    /// The prefixes of the labels and annotations that its own code writes on nodes, such as `example.com/`. An external provider can
+    /// change no others, except the labels that every cloud sets.
     #[serde(default, rename = "metadataPrefixes")]
     pub metadata_prefixes: Vec<String>,
 }
 
-/// The fields of Services that a cloud-controller-manager writes, besides those that all write.
+/// The fields of Services that a cloud-controller-manager writes, in addition to the common ones.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Services {
-    /// How the labels and annotations of Services begin that its own code writes, such as `example.com/`. The operator lets an
-    /// external provider change no others, besides those that begin with `service.beta.kubernetes.io/`.
+    /// The prefixes of the labels and annotations that its own code writes on Services, such as `example.com/`. An external provider
+    /// can change no others, except those that begin with `service.beta.kubernetes.io/`.
     #[serde(default, rename = "metadataPrefixes")]
     pub metadata_prefixes: Vec<String>,
 }
@@ -121,8 +121,8 @@ pub struct Platform {
     pub type_: String,
     /// `Infrastructure.status.platformStatus.azure.cloudName`; absent means any.
     pub cloud_name: Option<String>,
-    /// `Infrastructure.spec.platformSpec.external.platformName`, for type `External` only, and needed there. It serves clusters whose
-    /// `status.platformStatus.external.cloudControllerManager.state` is `External`.
+    /// `Infrastructure.spec.platformSpec.external.platformName`: required for type `External`, and only allowed there. The provider
+    /// serves clusters whose `status.platformStatus.external.cloudControllerManager.state` is `External`.
     pub platform_name: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl Platform {
         self.type_ == platform.name && (is_any || (narrowed.is_some() && *narrowed == platform.variant))
     }
 
-    /// Whether a cluster may be served by both.
+    /// Whether both may serve the same cluster.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         let (one, two) = if self.type_ == EXTERNAL {
             (&self.platform_name, &other.platform_name)
@@ -191,12 +191,12 @@ pub struct ValueSource {
     pub feature_gate: Option<String>,
 }
 
-/// Part of [`ValueSource`].
+/// The value of a [`ValueSource`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FactOrText {
     /// A fact of the cluster.
     Fact(Fact),
-    /// The same on every cluster.
+    /// A text that is the same on every cluster.
     Text(String),
 }
 

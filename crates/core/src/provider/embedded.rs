@@ -1,5 +1,5 @@
 //! The embedded files (pure): providers (`assets/`, `bootstrap/`), install payload (`manifests/`), installation on any
-//! Kubernetes (`install/`), guard of nodes (`guard/`), and the provider from which new ones are made (`scaffold/`).
+//! Kubernetes (`install/`), guard of nodes (`guard/`), and the example for new providers (`scaffold/`).
 //!
 //! Only this module knows about embedding; all others take paths and bytes.
 
@@ -24,14 +24,14 @@ static INSTALL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../install");
 static GUARD: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../guard");
 static SCAFFOLD: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scaffold/example");
 
-/// The names of the embedded providers.
+/// Returns the names of the embedded providers.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = ASSETS.dirs().filter_map(|dir| dir.path().to_str()).collect();
     names.sort_unstable();
     names
 }
 
-/// The files of a provider as (path from the repository's root, bytes); none if there is no provider of this name.
+/// Returns the files of a provider as (path from the repository's root, bytes); none if there is no provider with this name.
 fn files(name: &str) -> Vec<(String, &'static [u8])> {
     let mut files = Vec::new();
     for (root, dir) in [("assets", &ASSETS), ("bootstrap", &BOOTSTRAP)] {
@@ -46,21 +46,21 @@ fn all_files() -> impl Iterator<Item = (String, &'static [u8])> {
     names().into_iter().flat_map(files)
 }
 
-/// Every file of the install payload as (name, bytes), in the order of installing.
+/// Returns every file of the install payload as (name, bytes), in the order of installation.
 pub fn manifests() -> Vec<(String, &'static [u8])> {
     sorted(&MANIFESTS)
 }
 
-/// Every manifest of the installation on any Kubernetes as (name, bytes), in the order of installing.
+/// Returns every manifest of the installation on any Kubernetes as (name, bytes), in the order of installation.
 pub fn install() -> Vec<(String, &'static [u8])> {
     let mut files = sorted(&INSTALL);
-    // It lists the manifests, and is none.
+    // This file lists the manifests, and is not one of them.
     files.retain(|(name, _)| name != "kustomization.yaml");
     files
 }
 
-/// The objects with which a cloud-controller-manager may delete the nodes that are confirmed. An error is a defect of this build,
-/// which the tests exclude.
+/// Returns the objects that let a cloud-controller-manager delete confirmed nodes. An error is a defect of this build, which the
+/// tests exclude.
 pub fn guard() -> Result<Vec<Object>, provider::Error> {
     let mut objects = Vec::new();
     for (name, bytes) in sorted(&GUARD) {
@@ -79,28 +79,28 @@ fn sorted(dir: &Dir<'static>) -> Vec<(String, &'static [u8])> {
     files
 }
 
-/// The catalog of the embedded providers. An error is a defect of this build, which the tests exclude.
+/// Returns the catalog of the embedded providers. An error is a defect of this build, which the tests exclude.
 pub fn catalog() -> Result<Catalog, provider::Error> {
     Catalog::new(all_files())
 }
 
-/// The embedded providers' folders.
+/// Returns the folders of the embedded providers.
 pub fn parsed_providers() -> Vec<ParsedProvider> {
     folder::parsed_providers(all_files())
 }
 
-/// The folder of one of them; none if there is no provider of this name.
+/// Returns the folder of one embedded provider; none if there is no provider with this name.
 pub fn parsed_providers_of(name: &str) -> Vec<ParsedProvider> {
     folder::parsed_providers(files(name))
 }
 
-/// The package of an embedded provider. An error is a defect of this build, which the tests exclude.
+/// Returns the package of an embedded provider. An error is a defect of this build, which the tests exclude.
 pub fn package(name: &str) -> Result<Package, provider::Error> {
     let below = format!("/{name}/");
     Package::new(name, files(name).into_iter().map(|(path, bytes)| (path.replacen(&below, "/", 1), bytes)))
 }
 
-/// The files of the provider `example`, from which new ones are made, as (path in its own folder, text).
+/// Returns the files of the provider `example` for new providers, as (path in its own folder, text).
 pub fn scaffold() -> Vec<(String, &'static str)> {
     let mut files = Vec::new();
     collect("", &SCAFFOLD, &mut files);
@@ -108,7 +108,7 @@ pub fn scaffold() -> Vec<(String, &'static str)> {
     files.into_iter().filter_map(text).collect()
 }
 
-/// The part of the embedded install payload that they depend on.
+/// Returns the part of the embedded install payload that providers depend on.
 pub fn payload() -> Payload {
     Payload::read(manifests())
 }

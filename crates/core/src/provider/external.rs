@@ -110,7 +110,7 @@ impl ExternalProvider {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", printable(&message(&format!("the external provider {} is refused: {why}", self.title()))))]
 pub struct Refused {
-    /// The names that the provider may have, for messages. None of them is verified, so that a refusal keeps all providers from being used.
+    /// The names that the provider may have, for messages. None of them is verified, so a refusal prevents the use of all providers.
     pub names: BTreeSet<String>,
     /// The reason and its fix, for messages.
     pub why: String,
@@ -156,7 +156,7 @@ impl ProviderRequest {
         }
     }
 
-    /// The path, or a refusal if none is given.
+    /// Returns the path, or a refusal if none is given.
     pub fn given_path(&self) -> Result<&Path, Refused> {
         self.path.as_deref().ok_or_else(|| self.refused("no path is given".to_owned()))
     }

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The most objects of a flavor, and the most containers of all its pods: a cloud-controller-manager has some ten and two.
+/// The largest number of objects of a flavor, and of containers in its pods. A cloud-controller-manager has about ten and two.
 const MAX_OBJECTS: usize = 256;
 
 /// The folder of the flavor kubernetes in a provider's folder.
@@ -36,8 +36,8 @@ pub struct ParsedProvider {
     pub name: String,
     /// The flavor.
     pub flavor: Flavor,
-    /// What comes after `assets/` and `bootstrap/` in the paths of its files: `aws/` among other providers, nothing in a folder of
-    /// its own.
+    /// The part after `assets/` and `bootstrap/` in the paths of its files: `aws/` in a tree of providers, empty in a provider's own
+    /// folder.
     below: String,
     /// Its files, by path from the common root of `assets/` and `bootstrap/`.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -45,7 +45,7 @@ pub struct ParsedProvider {
     pub manifests: Vec<Manifest>,
     /// Its descriptor, if it is readable.
     pub descriptor: Option<Described>,
-    /// The reasons for which the operator would refuse the folder. See also [`ParsedProvider::misfits`].
+    /// The reasons why the operator would refuse the folder. See also [`ParsedProvider::misfits`].
     pub defects: Vec<Error>,
     /// The lines of the descriptor.
     lines: Lines,
@@ -67,7 +67,7 @@ pub struct Manifest {
 }
 
 /// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one parsed provider for each provider
-/// and flavor: first those for OpenShift.
+/// and flavor, OpenShift first.
 pub fn parsed_providers(
     files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
 ) -> Vec<ParsedProvider> {
@@ -93,8 +93,8 @@ pub fn parsed_providers(
     parsed_providers
 }
 
-/// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a parsed provider for each flavor: first
-/// that for OpenShift.
+/// Reads the files of one provider's own folder, which contains `assets/` and `bootstrap/`, into a parsed provider for each flavor,
+/// OpenShift first.
 pub fn parsed_providers_of(
     name: &str,
     files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
@@ -102,7 +102,7 @@ pub fn parsed_providers_of(
     flavors(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
 }
 
-/// The files of one provider as a parsed provider for each flavor that it has.
+/// Parses the files of one provider into a parsed provider for each flavor.
 fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<ParsedProvider> {
     let folder = format!("assets/{below}{KUBERNETES}/");
     let (kubernetes, openshift) = files.into_iter().partition(|(path, _)| path.starts_with(&folder));
@@ -112,12 +112,12 @@ fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<Par
 }
 
 impl Manifest {
-    /// Its kind and its name.
+    /// Returns the kind and the name.
     pub(super) fn title(&self) -> String {
         format!("{} {}", self.object.kind().kind, self.object.name())
     }
 
-    /// A problem of the value at a JSON pointer, with the line on which that is.
+    /// Returns a problem of the value at a JSON pointer, with the value's line.
     pub fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
         Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)
     }
@@ -189,7 +189,7 @@ impl ParsedProvider {
         Ok(())
     }
 
-    /// Keeps the descriptor, unless it holds more than one may.
+    /// Stores the descriptor, unless it exceeds a limit.
     fn add_descriptor(&mut self, path: &str, text: &str, documents: Vec<(Value, Lines)>) -> Result<(), Error> {
         for (document, lines) in &documents {
             if let Some((pointer, problem)) = limits::of_descriptor(document) {
@@ -216,7 +216,7 @@ impl ParsedProvider {
         Ok(())
     }
 
-    /// Keeps a manifest, unless it is one too many or holds more than one may.
+    /// Stores a manifest, unless it is one too many or exceeds a limit.
     fn add_manifest(&mut self, manifest: Manifest) -> Result<(), Error> {
         let object = &manifest.object;
         self.count += object.pod_spec().map_or(0, |pod| object::containers(pod).count());
@@ -238,7 +238,7 @@ impl ParsedProvider {
         Ok(())
     }
 
-    /// The name among all parsed providers, such as `aws` or `aws/kubernetes`.
+    /// Returns the name among all parsed providers, such as `aws` or `aws/kubernetes`.
     pub fn title(&self) -> String {
         match self.flavor {
             Flavor::OpenShift => self.name.clone(),
@@ -246,17 +246,17 @@ impl ParsedProvider {
         }
     }
 
-    /// The descriptor of the flavor for OpenShift, if it is that and readable.
+    /// Returns the descriptor, if it is readable and of the flavor openshift.
     pub fn of_openshift(&self) -> Option<&Descriptor> {
         if let Some(Described::OpenShift(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
 
-    /// The descriptor of the flavor kubernetes, if it is that and readable.
+    /// Returns the descriptor, if it is readable and of the flavor kubernetes.
     pub fn of_kubernetes(&self) -> Option<&kubernetes::Descriptor> {
         if let Some(Described::Kubernetes(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
 
-    /// The platform that it serves, if the descriptor is readable.
+    /// Returns the platform that it serves, if the descriptor is readable.
     pub fn platform(&self) -> Option<&Platform> {
         self.of_openshift().map(|descriptor| &descriptor.platform)
     }
@@ -272,10 +272,10 @@ impl ParsedProvider {
         Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem)
     }
 
-    /// The manifests of one phase, in the order of applying.
+    /// Returns the manifests of one phase, in the order of applying.
     pub fn of_phase(&self, phase: Phase) -> Vec<&Manifest> {
         let mut manifests: Vec<_> = self.manifests.iter().filter(|manifest| manifest.phase == phase).collect();
-        // The sort is stable: inside a wave the order is that of the files.
+        // The sort is stable, so a wave keeps the order of the files.
         manifests.sort_by_key(|manifest| manifest.object.kind().wave);
         manifests
     }
@@ -289,17 +289,17 @@ impl ParsedProvider {
         self.pods(phase).flat_map(object::containers)
     }
 
-    /// The first reason for which the operator would refuse it.
+    /// Fails with the first reason why the operator would refuse it.
     pub fn first_defect(&self) -> Result<(), Error> {
         self.defects.iter().cloned().chain(self.misfits()).next().map_or(Ok(()), Err)
     }
 
-    /// The flavor openshift, or the first defect.
+    /// Returns the flavor openshift, or the first defect.
     pub fn openshift(&self) -> Result<OpenShift, Error> {
         self.contents(self.of_openshift())
     }
 
-    /// The flavor kubernetes, or the first defect.
+    /// Returns the flavor kubernetes, or the first defect.
     pub fn kubernetes(&self) -> Result<Kubernetes, Error> {
         self.contents(self.of_kubernetes())
     }
@@ -317,13 +317,13 @@ impl ParsedProvider {
     }
 }
 
-/// The command and the arguments of a container.
+/// Returns the command and the arguments of a container.
 pub fn arguments(container: &Value) -> impl Iterator<Item = &str> {
     let lists = ["command", "args"].into_iter().filter_map(|list| container[list].as_array());
     lists.flatten().filter_map(Value::as_str)
 }
 
-/// The JSON pointer of the first text of a document that would steer a terminal, and its character: YAML has escapes for it.
+/// Returns the JSON pointer of the first text of a document that would control a terminal, and the character, which YAML can escape.
 fn steering(document: &Value) -> Option<(String, char)> {
     let of_text = |text: &str| text.chars().find(|c| terminal::steers(*c));
     limits::first(document, |pointer, value| match value {
@@ -333,7 +333,7 @@ fn steering(document: &Value) -> Option<(String, char)> {
     })
 }
 
-/// Whether the files of a provider may have this name.
+/// Whether a provider's file may have this name.
 pub fn has_yaml_extension(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "yaml")
 }

@@ -1,6 +1,6 @@
 //! The flavor kubernetes of a provider: whole manifests for public images, for any Kubernetes (pure).
 //!
-//! `assets/<cloud>/kubernetes/` holds the manifests and their descriptor. They use nothing of the OpenShift flavor, and
+//! `assets/<cloud>/kubernetes/` holds the manifests and their descriptor. They share nothing with the flavor openshift, and
 //! have other names, accounts and images.
 
 mod nodes;
@@ -39,10 +39,10 @@ pub use nodes::{Answer, Names, NodeRules};
 /// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
 const ARCHITECTURES: [&str; 6] = ["amd64", "arm", "arm64", "ppc64le", "riscv64", "s390x"];
 
-/// The namespace in the manifests, which another one replaces.
+/// The namespace in the manifests, which a plan replaces.
 pub const NAMESPACE: &str = KUBE_SYSTEM;
 
-/// The label with the name of the program that an object is of.
+/// The label with the name of the program that an object belongs to.
 const NAME_LABEL: &str = "app.kubernetes.io/name";
 
 /// The volume that gets the source of `spec.cloudConfig`.
@@ -59,7 +59,7 @@ pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Descriptor {
-    /// The provider's name, that of its folder in `assets/`.
+    /// The provider's name, also of its folder in `assets/`.
     pub name: String,
     /// The image of each container, by the container's name.
     pub images: BTreeMap<String, ProviderImage>,
@@ -73,29 +73,29 @@ pub struct Descriptor {
     pub cloud_config: Option<ConfigFile>,
     /// The Secret with the credentials; absent means that the cloud-controller-manager gets them from its machine.
     pub credentials: Option<Credentials>,
-    /// The namespaces that it may be in.
+    /// The namespaces that it may run in.
     #[serde(default)]
     pub namespaces: Namespaces,
-    /// The DaemonSet whose pods initialize nodes, each the one that it runs on, in place of the controller `cloudNode`. It and what
-    /// belongs to it have this name in the label `app.kubernetes.io/name`.
+    /// The DaemonSet whose pods each initialize their own node, in place of the controller `cloudNode`. It and its related objects
+    /// have this name in the label `app.kubernetes.io/name`.
     pub node_manager: Option<String>,
     /// Whether the cloud-controller-manager has a controller for load balancers of Services.
     #[serde(default = "yes")]
     pub load_balancers: bool,
     /// Its route controller; absent means that the cloud has no routes.
     pub routes: Option<Routes>,
-    /// Its nodes.
+    /// The rules for its nodes.
     pub nodes: NodeRules,
     /// The fields of Services that the cloud-controller-manager writes.
     #[serde(default)]
     pub services: Services,
-    /// The flags that an administrator may give besides.
+    /// The additional flags that an administrator may set.
     #[serde(default)]
     pub allowed_arguments: Vec<String>,
     /// Flags of every cloud-controller-manager that this one does not have.
     #[serde(default)]
     pub absent_flags: Vec<String>,
-    /// The permissions of the cloud's own code, besides those that its controllers need on every cloud.
+    /// The permissions of the cloud's own code, in addition to those that its controllers need on every cloud.
     #[serde(default)]
     pub permissions: Vec<NeededPermission>,
 }
@@ -103,21 +103,21 @@ pub struct Descriptor {
 /// The flavor kubernetes of a provider.
 pub type Kubernetes = Contents<Descriptor>;
 
-/// The namespaces that a cloud-controller-manager may be in.
+/// The namespaces that a cloud-controller-manager may run in.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Namespaces {
     /// Any.
     #[default]
     Any,
-    /// Only `kube-system`: what its code keeps is there.
+    /// Only `kube-system`, because its code has an object there.
     KubeSystem,
-    /// Any but `kube-system`: it reads every Secret of its namespace.
+    /// Any except `kube-system`, because it reads every Secret of its namespace.
     NotKubeSystem,
 }
 
 impl Namespaces {
-    /// Whether one is among them.
+    /// Whether a namespace is allowed.
     pub fn include(self, namespace: &str) -> bool {
         match self {
             Self::Any => true,
@@ -126,7 +126,7 @@ impl Namespaces {
         }
     }
 
-    /// Which ones, for people, if not all.
+    /// Returns the human-readable restriction, if any.
     pub fn words(self) -> Option<&'static str> {
         match self {
             Self::Any => None,
@@ -165,7 +165,7 @@ pub struct ConfigFile {
     /// The name of the file in the volume.
     #[cfg_attr(test, schemars(regex(pattern = "^[-._a-zA-Z0-9]+$"), length(max = 253)))]
     pub file: String,
-    /// The function that checks it; absent: it is not checked.
+    /// The function that checks it; absent means that it is not checked.
     pub format: Option<Transform>,
     /// The fields that it must have, if it is YAML or JSON: each as a JSON pointer, such as `/global/projectId`.
     #[serde(default)]
@@ -177,10 +177,10 @@ pub struct ConfigFile {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Routes {
-    /// How many subnets of pods it takes: with more it does nothing, or what is worse, half of it.
+    /// The largest number of pod subnets that it supports. With more it does nothing, or worse, half of its work.
     #[serde(rename = "maxPodCIDRs")]
     pub max_pod_cidrs: usize,
-    /// Flags of which it needs one to know the cloud's network.
+    /// The flags that identify the cloud's network. It needs one of them.
     #[serde(default, rename = "needsOneOf")]
     pub needs_one_of: Vec<String>,
 }
@@ -204,7 +204,7 @@ impl Describe for Descriptor {
 }
 
 impl Descriptor {
-    /// The namespace that is proposed for it: `kube-system`, or one of its name where it may not be there.
+    /// Returns the proposed namespace: `kube-system` if allowed, or else one with the provider's name.
     pub fn home(&self) -> &str {
         if self.namespaces.include(NAMESPACE) { NAMESPACE } else { &self.name }
     }
@@ -214,7 +214,7 @@ impl Descriptor {
         self.credentials.is_some() || self.cloud_config.as_ref().is_some_and(|config| config.holds_credentials)
     }
 
-    /// The contradictions between fields: JSON pointer and text.
+    /// Returns the contradictions between fields: JSON pointer and text.
     pub(super) fn misfits(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for (index, prefix) in self.nodes.provider_ids.iter().enumerate().filter(|(_, prefix)| prefix.len() < 4) {
@@ -253,14 +253,14 @@ impl Descriptor {
         found
     }
 
-    /// The container that an image is for, if it is one of these; of several the cloud-controller-manager's.
+    /// Returns the container of a known image. If several match, prefers the cloud-controller-manager's.
     pub fn container_of(&self, image: &str) -> Option<&str> {
         let fits = |(_, known): &(&String, &ProviderImage)| is_of(image, &known.repository);
         let names = self.images.iter().filter(fits).map(|(name, _)| name.as_str());
         names.max_by_key(|name| *name == CCM)
     }
 
-    /// The controllers that the cloud-controller-manager itself has.
+    /// Returns the controllers of the cloud-controller-manager itself.
     pub fn controllers(&self) -> Vec<Controller> {
         let has = |controller: &Controller| match controller {
             Controller::Service => self.load_balancers,
@@ -271,7 +271,7 @@ impl Descriptor {
         Controller::ALL.into_iter().filter(has).collect()
     }
 
-    /// The `CloudControllerManager` without the controllers that the node manager runs.
+    /// Returns the `CloudControllerManager` without the controllers that the node manager runs.
     pub fn own<'a>(&self, ccm: &'a Ccm) -> Cow<'a, Ccm> {
         if self.node_manager.is_none() {
             return Cow::Borrowed(ccm);
@@ -281,7 +281,7 @@ impl Descriptor {
         Cow::Owned(own)
     }
 
-    /// Whether an object is of the node manager and not of the cloud-controller-manager.
+    /// Whether an object belongs to the node manager and not to the cloud-controller-manager.
     pub fn is_of_node_manager(&self, object: &Object) -> bool {
         let name = object.value()["metadata"]["labels"][NAME_LABEL].as_str();
         let is_other = !object.pod_spec().is_some_and(is_ccm);
@@ -290,26 +290,27 @@ impl Descriptor {
 }
 
 impl<D> Contents<D> {
-    /// The workload of the cloud-controller-manager, and its pods.
+    /// Returns the workload of the cloud-controller-manager, and its pod specification.
     pub fn workload(&self) -> Option<(&Object, &Value)> {
         workload(&self.manifests)
     }
 }
 
 impl Kubernetes {
-    /// Its account, as the manifests name it.
+    /// Returns the name of its account in the manifests.
     pub fn account(&self) -> Option<&str> {
         self.workload()?.1["serviceAccountName"].as_str()
     }
 
-    /// The workload of the node manager.
+    /// Returns the workload of the node manager.
     pub fn node_manager(&self) -> Option<&Object> {
         let own = |one: &&Object| one.pod_spec().is_some() && self.descriptor.is_of_node_manager(one);
         self.manifests.iter().find(own)
     }
 }
 
-/// The workload of the cloud-controller-manager, and its pods: of manifests in the order of applying the first one that has its container.
+/// Returns the workload of the cloud-controller-manager, and its pod specification. It is the first manifest, in the order of applying,
+/// that has its container.
 pub(super) fn workload<'a>(manifests: impl IntoIterator<Item = &'a Object>) -> Option<(&'a Object, &'a Value)> {
     manifests.into_iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_ccm(pod))?)))
 }
@@ -320,7 +321,7 @@ pub fn is_ccm(pod: &Value) -> bool {
 }
 
 impl ConfigFile {
-    /// Checks a configuration: an error where the cloud-controller-manager would refuse it, warnings for what it would ignore.
+    /// Checks a configuration. Fails if the cloud-controller-manager would refuse it; warns about settings that it would ignore.
     pub fn check(&self, text: &str) -> Result<Vec<Problem>, Problem> {
         let is_json = Path::new(&self.file).extension().is_some_and(|extension| extension == "json");
         fields::check(text, is_json, &self.needs)?;
@@ -338,13 +339,13 @@ pub struct Credentials {
     /// The keys that it may have.
     #[serde(default)]
     pub optional_keys: Vec<String>,
-    /// The environment variables that get a key's value; without one the Secret is the volume `credentials` of the pod.
+    /// The environment variables with the value of a key. If there are none, the Secret is the volume `credentials` of the pod.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Whether the cloud-controller-manager does without it, with the identity of its machine.
+    /// Whether the cloud-controller-manager can use the identity of its machine instead.
     #[serde(default)]
     pub optional: bool,
-    /// The condition on the cloud's configuration for using these credentials; absent: none.
+    /// The condition on the cloud's configuration for using these credentials; absent means none.
     pub only_with: Option<String>,
 }
 
@@ -362,7 +363,7 @@ pub struct NeededPermission {
     pub resource: String,
     /// The verbs.
     pub verbs: Vec<String>,
-    /// The controllers that need it; absent: it is needed whichever controllers are on.
+    /// The controllers that need it; absent means that it is needed with any controllers.
     #[serde(default)]
     pub controllers: Vec<Controller>,
 }

@@ -30,30 +30,30 @@ pub use oci::Layout;
 
 const README: &str = "README.md";
 
-/// The folders of manifests, each with a slash at its end.
+/// The folders of manifests, each with a trailing slash.
 const FOLDERS: [&str; 3] = ["assets/", "assets/kubernetes/", "bootstrap/"];
 
-/// The longest name of a provider: a label of DNS, with space for what is appended to it in names of objects.
+/// The longest name of a provider: a DNS label, with space for the suffixes of object names.
 const MAX_NAME: usize = 40;
 
-/// How the names of the operator's own objects on OpenShift begin.
+/// The prefix of the names of the operator's own objects on OpenShift.
 const OPERATORS: &str = "cluster";
 
-/// The longest path of a file, with the provider's name: what a tar's header holds.
+/// The longest path of a file, with the provider's name, that a tar header can hold.
 const MAX_PATH: usize = 100;
 
-/// The most bytes that the API server takes in a ConfigMap.
+/// The most bytes that the API server accepts in a ConfigMap.
 const MAX_CONFIG_MAP: usize = 1 << 20;
 
 const MAX_FILES: usize = 256;
 
 const MAX_FILE: u64 = 1 << 20;
 
-/// The largest sum of files.
+/// The largest total size of the files.
 const MAX_SUM: u64 = 8 << 20;
 
-/// The most that its YAML may cost to read; the largest provider of this repository needs less than a fifth. What is read is copied several
-/// times: into objects, plans and tables. Comments are in none of these, so that the files may have more bytes than their texts.
+/// The largest cost of reading its YAML. The largest provider of this repository needs less than a fifth. Values are copied several
+/// times: into objects, plans and tables. Comments are in none of these, so the files may have more bytes than their texts.
 const MAX_COST: Cost = Cost { values: 20_000, mappings: 20_000, bytes: 2 << 20, paths: 8 << 20 };
 
 /// The limits of a package.
@@ -63,7 +63,7 @@ const PACKAGE: FileLimits = FileLimits { what: "package", files: MAX_FILES, sum:
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Form {
-    /// This program.
+    /// A part of this program.
     BuiltIn,
     /// A folder.
     Folder,
@@ -74,7 +74,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form in words.
+    /// Returns the form in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::BuiltIn => "a part of this program",
@@ -96,7 +96,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// A package of files, given as (path in the folder, bytes).
+    /// Builds a package from files, given as (path in the folder, bytes).
     pub fn new(
         name: &str,
         files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
@@ -138,17 +138,17 @@ impl Package {
         &self.name
     }
 
-    /// Its files as (path in the folder, bytes), sorted by path.
+    /// Returns its files as (path in the folder, bytes), sorted by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
     }
 
-    /// A parsed provider for each flavor that it has.
+    /// Returns a parsed provider for each of its flavors.
     pub fn parsed_providers(&self) -> Vec<ParsedProvider> {
         folder::parsed_providers_of(&self.name, self.files().filter(|(path, _)| *path != README))
     }
 
-    /// A ConfigMap with the tar, in a namespace. The pin is not in it: a user who changes the tar could change the pin, too.
+    /// Returns a ConfigMap with the tar. The pin is not in it, because a user who changes the tar could also change the pin.
     pub fn config_map(&self, namespace: &str) -> Result<Value, Error> {
         let (name, tar) = (self.name(), self.tar());
         if tar.len() > MAX_CONFIG_MAP {
@@ -173,7 +173,7 @@ impl Package {
     }
 }
 
-/// The SHA-256 of bytes in the form of a pin: `sha256:` and hexadecimal digits.
+/// Returns the SHA-256 of bytes in the form of a pin: `sha256:` and hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }
@@ -191,7 +191,7 @@ pub(super) struct FileLimits {
     pub(super) cost: Cost,
 }
 
-/// The files that are read so far, which decide whether another one may be read.
+/// The totals of the files read so far, which decide whether another file may be read.
 #[derive(Debug)]
 pub(super) struct FileCounter {
     limits: FileLimits,
@@ -235,7 +235,7 @@ impl FileCounter {
     }
 }
 
-/// Checks that a file is a text which a terminal shows as it is: what people review is what is used.
+/// Checks that a terminal shows the text of a file unchanged, so that the reviewed text is the one in use.
 fn check_text(path: &str, bytes: &[u8]) -> Result<(), Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| Error::new(path, None, format!("not UTF-8: {error}")))?;
     match terminal::first(text) {
@@ -251,7 +251,7 @@ fn check_file_size(path: &str, size: u64) -> Result<(), Error> {
     Err(Error::new(path, None, format!("{size} bytes; a file of a package may have {MAX_FILE}")))
 }
 
-/// Whether a text is made of lower-case letters and digits, and of hyphens between them.
+/// Whether a text consists of lower-case letters and digits, and of hyphens between them.
 fn is_label(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
@@ -274,7 +274,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::new(&name.escape_debug().to_string(), None, problem))
 }
 
-/// Checks a path in a provider's folder. Names of files are such as every file system keeps them.
+/// Checks a path in a provider's folder. Every file system preserves the allowed file names.
 fn check_path(name: &str, path: &str) -> Result<(), Error> {
     let refused = |problem: String| Err(Error::new(&path.escape_debug().to_string(), None, problem));
     if let Some(problem) = renamed::of_path(path, "") {

@@ -2,10 +2,10 @@
 //!
 //! The fields of `CloudControllerManager` that override them have the same patterns, in [`crate::api::spec`].
 
-/// The longest reference of a repository, tag and file, in bytes, as in the definition of `CloudControllerManager`.
+/// The largest length of a repository, a tag and a file name, in bytes, as in the definition of `CloudControllerManager`.
 const LONGEST: [usize; 3] = [255, 128, 253];
 
-/// Whether a text is a repository of images, without a tag.
+/// Whether a text is an image repository without a tag.
 pub(super) fn is_repository(text: &str) -> bool {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [text.bytes().next(), text.bytes().next_back()];
@@ -18,14 +18,14 @@ pub(super) fn is_tag(text: &str) -> bool {
     (1..=LONGEST[1]).contains(&text.len()) && !text.starts_with(['-', '.']) && text.bytes().all(is_inner)
 }
 
-/// Whether a text is the name of a file: a key of a ConfigMap or a Secret, and the last part of a path. The API server wants the same
-/// of both (k8s.io/apimachinery, `IsConfigMapKey`).
+/// Whether a text is a file name: a key of a ConfigMap or a Secret, and the last part of a path. The API server has the same rule for
+/// both kinds (k8s.io/apimachinery, `IsConfigMapKey`).
 pub fn is_file(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (1..=LONGEST[2]).contains(&text.len()) && text != "." && !text.starts_with("..") && text.bytes().all(is_inner)
 }
 
-/// Whether an image is of a repository, also from another registry, or under another path that ends alike.
+/// Whether an image is from a repository, even in another registry or under another path with the same end.
 pub(super) fn is_of(image: &str, repository: &str) -> bool {
     let path = image.split('@').next().unwrap_or_default();
     let end = path.rfind('/').unwrap_or_default();

@@ -64,7 +64,7 @@ const REPOSITORY: &str = "quay.io/openshift/origin-";
 /// The line of the images ConfigMap before the images.
 const IMAGES_KEY: &str = "  images.json: |\n";
 
-/// The images of all providers as (key of images.json, tag of image-references): the operator's first, then by provider.
+/// Returns the images of all providers as (key of images.json, tag of image-references): the operator's first, then by provider.
 pub fn images(catalog: &Catalog) -> Vec<(&str, &str)> {
     let mut images = vec![OPERATOR_IMAGE];
     for source in catalog.providers().flat_map(|provider| provider.descriptor.images.values()) {
@@ -76,7 +76,7 @@ pub fn images(catalog: &Catalog) -> Vec<(&str, &str)> {
     images
 }
 
-/// `image-references`: the `ImageStream` in which release tooling finds the images.
+/// Returns `image-references`: the `ImageStream` in which release tooling finds the images.
 pub fn image_references(catalog: &Catalog) -> String {
     let mut text = String::from(
         "# The images of the release payload: release tooling replaces each reference with the payload's image of that tag.\n\
@@ -90,7 +90,7 @@ pub fn image_references(catalog: &Catalog) -> String {
     text
 }
 
-/// The images ConfigMap with its images replaced by those of the descriptors; `None` for another manifest.
+/// Returns the images ConfigMap with the images of the descriptors, or `None` for another manifest.
 pub fn images_config_map(manifest: &str, catalog: &Catalog) -> Option<String> {
     let (head, _) = manifest.split_once(IMAGES_KEY)?;
     let images = images(catalog).into_iter().map(|(key, tag)| format!("      \"{key}\": \"{REPOSITORY}{tag}\""));
@@ -112,7 +112,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// A file of the payload; unchanged if nothing is replaced.
+    /// Fills in a file of the payload. It is unchanged if nothing is replaced.
     pub fn of(&self, file: &str) -> Result<String, yaml::Error> {
         let other_namespace = (self.namespace != DEFAULT_NAMESPACE).then_some(self.namespace.as_str());
         let mut documents = yaml::documents(file)?;
@@ -155,7 +155,7 @@ impl Installation {
         }
     }
 
-    /// The flags of `render` that would replace what is still that of no release.
+    /// Returns the flags of `render` that would replace the remaining placeholders.
     pub fn placeholders(&self) -> Vec<&'static str> {
         let flags = [("--image", &self.image), ("--release-version", &self.version), ("--images-file", &self.images)];
         flags.into_iter().filter(|(_, given)| given.is_none()).map(|(flag, _)| flag).collect()

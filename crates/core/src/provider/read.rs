@@ -21,7 +21,7 @@ const TREE: FileLimits = FileLimits {
     cost: Cost { values: 60_000, mappings: 12_000, bytes: 8 << 20, paths: 32 << 20 },
 };
 
-/// The providers of a folder cannot be read.
+/// The reason why the providers of a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not a folder with providers.
@@ -53,12 +53,12 @@ pub fn read(path: &Path) -> Result<(Vec<ParsedProvider>, Option<Payload>), Error
         return Ok((parsed_providers, None));
     }
     let mut files = Vec::new();
-    // What else is there, such as the link image-references, is not for clusters.
+    // Other files, such as the link image-references, are not for clusters.
     collect(manifests, "manifests", has_yaml_extension, (&mut files, &mut counter))?;
     Ok((parsed_providers, Some(Payload::read(files))))
 }
 
-/// Collects the files of a folder whose names are wanted, as (path with slashes from the root, bytes).
+/// Collects the files of a folder with wanted names, as (path with slashes from the root, bytes).
 fn collect(
     folder: Option<Folder>,
     below: &str,

@@ -4,13 +4,13 @@
 
 use serde_json::Value;
 
-/// The folder for any Kubernetes: its old name and its name.
+/// The old and the current name of the folder for any Kubernetes.
 const FOLDER: (&str, &str) = ("upstream", "kubernetes");
 
-/// The fields of a descriptor that have another name, by JSON pointer.
+/// The renamed fields of a descriptor: old JSON pointer and new name.
 const FIELDS: [(&str, &str); 2] = [("/rights", "permissions"), ("/nodes/foreignProviderID", "otherCloudProviderID")];
 
-/// The rules that have another name, and beginnings of such rules.
+/// The renamed rules, and prefixes of renamed rules.
 const RULES: [(&str, &str); 4] = [
     ("foreign-rights", "external-permissions"),
     ("foreign-right", "external-permission"),
@@ -18,8 +18,8 @@ const RULES: [(&str, &str); 4] = [
     ("upstream-", "kubernetes-"),
 ];
 
-/// The problem of a file in a folder with an old name. `below` comes after `assets/` in the paths of the provider's files: `aws/`
-/// among other providers, nothing in a folder of its own.
+/// Returns the problem of a file in a folder with an old name. `below` follows `assets/` in the paths of the provider's files: `aws/`
+/// in a tree of providers, empty in a provider's own folder.
 pub(super) fn of_path(path: &str, below: &str) -> Option<String> {
     let (old, new) = FOLDER;
     let inside = path.strip_prefix("assets/")?.strip_prefix(below)?.strip_prefix(old)?;
@@ -27,7 +27,7 @@ pub(super) fn of_path(path: &str, below: &str) -> Option<String> {
     is_inside.then(|| format!("this folder has another name now: rename assets/{below}{old} to assets/{below}{new}"))
 }
 
-/// The first field of a descriptor with an old name: its JSON pointer and the problem.
+/// Returns the first field of a descriptor with an old name: its JSON pointer and the problem.
 pub(super) fn of_descriptor(document: &Value) -> Option<(&'static str, String)> {
     let (pointer, new) = FIELDS.into_iter().find(|(pointer, _)| document.pointer(pointer).is_some())?;
     let old = pointer.rsplit('/').next().unwrap_or_default();

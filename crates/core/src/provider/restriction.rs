@@ -18,26 +18,26 @@ use crate::{
     text::yaml,
 };
 
-/// The policies by the end of their names, with their files.
+/// The policies by the suffix of their names, with their files.
 const POLICIES: [(&str, &str, &str); 3] = [
     (SERVICES, "guard/external/services.yaml", include_str!("../../../../guard/external/services.yaml")),
     ("-external-nodes", "guard/external/nodes.yaml", include_str!("../../../../guard/external/nodes.yaml")),
     (OWN_NODE, "guard/external/own-node.yaml", include_str!("../../../../guard/external/own-node.yaml")),
 ];
 
-/// The end of the name of the policy about Services.
+/// The suffix of the name of the policy about Services.
 const SERVICES: &str = "-external-services";
 
-/// The end of the name of the policy for accounts whose pods run on every node.
+/// The suffix of the name of the policy for accounts whose pods run on every node.
 const OWN_NODE: &str = "-external-own-node";
 
-/// Where a policy says for whom it is.
+/// The JSON pointer to the users of a policy.
 const USERS: &str = "/spec/matchConditions/0/expression";
 
-/// The account in the files, which another one replaces.
+/// The account in the files, which the provider's account replaces.
 pub(crate) const ACCOUNT: &str = "cloud-controller-manager";
 
-/// The domains of the labels and annotations that steer Kubernetes and this program. The policies refuse them even where an administrator
+/// The domains of the labels and annotations that control Kubernetes and this program. The policies refuse them even if an administrator
 /// allows a provider to declare them.
 pub(super) const KUBERNETES: [&str; 5] = ["kubernetes.io", "k8s.io", "x-k8s.io", "openshift.io", "ccm-operator.dev"];
 
@@ -58,7 +58,7 @@ pub(super) const SHARED: [&str; 10] = [
 /// A ServiceAccount: its namespace and its name.
 pub type Account = (String, String);
 
-/// How the names of the policies end.
+/// Returns the suffixes of the policies' names.
 pub fn reserved() -> impl Iterator<Item = &'static str> {
     POLICIES.iter().map(|(end, ..)| *end)
 }
@@ -68,7 +68,8 @@ pub fn is_restriction(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmissionPolicy")) && end(object).is_some()
 }
 
-/// The suffix by which an object is one of these policies; `None` for other objects. The name of a `CloudControllerManager` may follow it.
+/// Returns the suffix that identifies an object as one of these policies, or `None` for other objects. The name of a
+/// `CloudControllerManager` may follow it.
 fn end(object: &Value) -> Option<&'static str> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let instance = object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default();
@@ -80,7 +81,7 @@ fn end(object: &Value) -> Option<&'static str> {
 pub(super) struct Accounts {
     /// The account of the cloud-controller-manager, or else the first one.
     main: Option<Account>,
-    /// All of the folder.
+    /// All accounts of the folder.
     all: BTreeSet<Account>,
     /// The accounts of the workloads that run on every node ([`is_on_every_node`]): root on a node can read their tokens.
     pub(super) on_every_node: BTreeSet<Account>,
@@ -104,7 +105,7 @@ impl Accounts {
         accounts
     }
 
-    /// The accounts that a policy applies to, by the suffix of its name.
+    /// Returns the accounts that a policy applies to, by the suffix of its name.
     fn of_policy(&self, end: &str) -> BTreeSet<&Account> {
         let is_meant = |account: &&Account| {
             end != OWN_NODE || (self.on_every_node.contains(*account) && !self.central.contains(*account))
@@ -113,7 +114,7 @@ impl Accounts {
     }
 }
 
-/// The account of the pods of a workload; without a `serviceAccountName` the default account of the namespace.
+/// Returns the account of a workload's pods; without a `serviceAccountName`, the default account of the namespace.
 pub(super) fn account(workload: &Object) -> Option<Account> {
     let pod = workload.pod_spec()?;
     let mut given = ["serviceAccountName", "serviceAccount"].into_iter().filter_map(|field| pod[field].as_str());
@@ -121,15 +122,15 @@ pub(super) fn account(workload: &Object) -> Option<Account> {
     Some((workload.namespace().to_owned(), name.to_owned()))
 }
 
-/// Whether the pods of a workload may run on every node: those of each DaemonSet but the cloud-controller-manager itself, whatever their
-/// containers are called.
+/// Whether the pods of a workload may run on every node. This applies to each DaemonSet except the cloud-controller-manager itself,
+/// whatever the names of the containers.
 pub(super) fn is_on_every_node(workload: &Object, ccm: Option<&Object>) -> bool {
     workload.kind().kind == "DaemonSet" && !ccm.is_some_and(|ccm| ptr::eq(ccm, workload))
 }
 
 impl<D: Describe> Contents<D> {
-    /// The same of an external provider, with the policies that restrict its accounts. An error is a defect of this build, which the
-    /// tests exclude.
+    /// Adds the policies that restrict the accounts of an external provider. An error is a defect of this build, which the tests
+    /// exclude.
     pub fn restricted(mut self, origin: &Origin) -> Result<Self, Error> {
         let said = self.descriptor.common();
         let mut manifests = policies(&self.manifests, said.of_nodes, said.of_services)?;
@@ -142,7 +143,7 @@ impl<D: Describe> Contents<D> {
     }
 }
 
-/// The policies and their bindings; none where there is no account that they would be for. The prefixes are those of the labels and
+/// Returns the policies and their bindings; none if there is no account to restrict. The prefixes are those of the labels and
 /// annotations that the provider writes on Nodes and on Services.
 fn policies(manifests: &[Object], of_nodes: &[String], of_services: &[String]) -> Result<Vec<Object>, Error> {
     let accounts = Accounts::of(manifests);
@@ -181,7 +182,7 @@ fn set_variables(policy: &mut Value, prefixes: &[String]) {
     }
 }
 
-/// Makes a policy of a plan one for the accounts under the names that they have there.
+/// Replaces the accounts in a policy of a plan with their names in the plan.
 pub fn rename(object: &mut Object, manifests: &[Object], name: impl Fn(&Account) -> Account) {
     if is_restriction(object.value())
         && let Some(end) = end(object.value())
@@ -191,7 +192,7 @@ pub fn rename(object: &mut Object, manifests: &[Object], name: impl Fn(&Account)
     }
 }
 
-/// Keeps in force, for these accounts, a policy that is live for them and planned without them.
+/// Keeps a policy in force for those of these accounts that the live policy includes and the planned one does not.
 pub fn keep(object: &mut Object, live: &Value, left: &BTreeSet<Account>) {
     let expression = |value: &Value| value.pointer(USERS).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (before, planned) = (expression(live), expression(object.value()));
@@ -207,7 +208,7 @@ pub fn keep(object: &mut Object, live: &Value, left: &BTreeSet<Account>) {
     }
 }
 
-/// Sets the users that a policy is for; a binding has none.
+/// Sets the users that a policy applies to. A binding has none.
 fn set_users(object: &mut Object, accounts: impl Iterator<Item = Account>) {
     let users = accounts.map(|account| user(&account));
     if let Some(condition) = object.value_mut().pointer_mut(USERS) {
@@ -215,17 +216,17 @@ fn set_users(object: &mut Object, accounts: impl Iterator<Item = Account>) {
     }
 }
 
-/// The user name of a ServiceAccount.
+/// Returns the user name of a ServiceAccount.
 fn user((namespace, name): &Account) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// A text in CEL.
+/// Formats a text in CEL.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// A list of texts in CEL.
+/// Formats a list of texts in CEL.
 fn list(texts: impl Iterator<Item = impl AsRef<str>>) -> String {
     format!("[{}]", texts.map(|text| literal(text.as_ref())).collect::<Vec<_>>().join(", "))
 }

@@ -1,4 +1,4 @@
-//! A new provider's folder, made from the provider `example` in `scaffold/` (pure).
+//! A new provider's folder, created from the provider `example` in `scaffold/` (pure).
 //!
 //! The example uses every feature, and is a valid provider itself. Comments mark the parts that a new provider may not need, and
 //! the values that are set. All other comments stay.
@@ -20,31 +20,31 @@ use crate::{
     text::yaml,
 };
 
-/// The name of the provider from which others are made.
+/// The name of the provider from which new ones are created.
 const EXAMPLE: &str = "example";
 
 const README: &str = include_str!("../../../../scaffold/README.md");
 
-/// The longest name: those of objects that begin with it must not become too long.
+/// The longest name. Object names begin with it and must not become too long.
 const LONGEST: usize = 40;
 
 /// Names that mean something else to YAML or to this program.
 const RESERVED: [&str; 13] =
     ["assets", "bootstrap", "false", "n", "next", "no", "null", "off", "on", "true", "kubernetes", "y", "yes"];
 
-/// The versions of Kubernetes that a version for several is entered for.
+/// The versions of Kubernetes that are entered for a version that supports several.
 const MINORS: std::ops::RangeInclusive<u32> = 32..=36;
 
-/// The questions about a new provider.
+/// The options for a new provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Its name.
     pub name: String,
-    /// The flavors that it gets; that for OpenShift has the bootstrap VM's pod.
+    /// Its flavors. The flavor openshift has the bootstrap VM's pod.
     pub flavors: Vec<Flavor>,
     /// The image of the cloud-controller-manager.
     pub image: ImageReference,
-    /// How the cloud numbers its versions; `None`: as the tag looks.
+    /// How the cloud numbers its versions; `None` derives it from the tag.
     pub rule: Option<VersionRule>,
     /// The program in the image.
     pub command: String,
@@ -56,11 +56,11 @@ pub struct Options {
     pub node_manager: Option<ImageReference>,
     /// Whether the cloud-controller-manager has a route controller.
     pub routes: bool,
-    /// How its providerIDs begin.
+    /// The prefix of its providerIDs.
     pub provider_id: String,
     /// The platform type of OpenShift clusters.
     pub platform: String,
-    /// The date of today.
+    /// Today's date.
     pub today: String,
 }
 
@@ -81,8 +81,8 @@ pub struct ImageReference {
     pub repository: String,
     /// Its tag.
     pub tag: String,
-    /// Its digest. OpenShift's flavor needs it at once, because no table of versions is there; the other one before somebody else
-    /// uses the provider.
+    /// Its digest. The flavor openshift needs it immediately, because it has no table of versions. The other flavor needs it before
+    /// another user uses the provider.
     pub digest: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl FromStr for ImageReference {
     }
 }
 
-/// Whether a new provider may have this name; else why not, for people.
+/// Checks the name of a new provider. Fails with a human-readable reason.
 pub fn check_name(name: &str, built_in: &[&str]) -> Result<(), String> {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('-') || !name.chars().all(is_inner) {
@@ -142,7 +142,7 @@ pub fn check_name(name: &str, built_in: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The files of the new folder, by their paths in it; or what does not fit, for people.
+/// Returns the files of the new folder, by their paths in it, or a human-readable problem of the options.
 pub fn files(options: &Options) -> Result<BTreeMap<String, String>, String> {
     let facts = facts(options)?;
     if options.flavors.contains(&Flavor::OpenShift)
@@ -159,13 +159,13 @@ pub fn files(options: &Options) -> Result<BTreeMap<String, String>, String> {
     Ok(own.chain([("README.md".to_owned(), README)]).map(|(path, text)| (path, fill(text))).collect())
 }
 
-/// The name as a part of a key, such as `MyCloud`.
+/// Returns the name as a part of a key, such as `MyCloud`.
 fn camel(name: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     name.split('-').filter(|word| !word.is_empty()).map(capital).collect()
 }
 
-/// The texts of the example that another text replaces wherever they are.
+/// Returns the texts of the example that are replaced everywhere, with their replacements.
 fn texts(options: &Options) -> Vec<(&'static str, String)> {
     let name = camel(&options.name);
     let mut texts = vec![
@@ -191,7 +191,7 @@ fn texts(options: &Options) -> Vec<(&'static str, String)> {
     texts
 }
 
-/// The facts that the marks of the example name.
+/// Returns the facts that the marks of the example name.
 fn facts(options: &Options) -> Result<Value, String> {
     let image = of_image(&options.image, options.rule)?;
     // A node manager has versions of its own.
@@ -203,7 +203,7 @@ fn facts(options: &Options) -> Result<Value, String> {
         "environment": options.credentials,
         "env": options.credentials.iter().map(variable).collect::<Vec<_>>(),
     });
-    // Only platforms of this type are told apart by their names.
+    // Only platforms of this type are distinguished by their names.
     let platform = if options.platform == "External" {
         json!({"type": options.platform, "platformName": options.name})
     } else {
@@ -227,12 +227,12 @@ fn facts(options: &Options) -> Result<Value, String> {
     }))
 }
 
-/// The facts of an image, with the table of versions that its tag tells. `rule`: how its versions are numbered; `None`: as the tag
-/// looks.
+/// Returns the facts of an image, with a table of versions for its tag. `rule` is the numbering of its versions; `None` derives it
+/// from the tag.
 fn of_image(image: &ImageReference, rule: Option<VersionRule>) -> Result<Value, String> {
     let ImageReference { repository, tag, digest } = image;
     let of = |rule| Versions { rule, tags: BTreeMap::new(), as_of: String::new(), verified: Vec::new() }.minor_of(tag);
-    // Others are versions of the program itself, such as v1.2.3.
+    // Other numbers are versions of the program itself, such as v1.2.3.
     let of = |rule| of(rule).filter(|minor| (20..100).contains(&minor.0));
     let guessed = [VersionRule::SameMinor, VersionRule::MajorIsMinor].into_iter().find(|rule| of(*rule).is_some());
     let rule = rule.or(guessed).unwrap_or(VersionRule::OneLine);
@@ -248,15 +248,15 @@ fn of_image(image: &ImageReference, rule: Option<VersionRule>) -> Result<Value, 
         "repository": repository,
         "rule": format!("{rule:?}"),
         "tags": minors.iter().map(|minor| (minor.to_string(), entry.clone())).collect::<BTreeMap<_, _>>(),
-        // On any Kubernetes tag and digest follow from the cluster's version.
+        // On any Kubernetes, the cluster's version determines tag and digest.
         "tagged": format!("{repository}:{tag}"),
         "pinned": image.to_string(),
         "isUnpinned": digest.is_none(),
     }))
 }
 
-/// Fills a file of the example with facts, which JSON pointers name. The lines between `#if FACT` and `#end` stay if the fact is neither
-/// absent nor false. `KEY: VALUE #= FACT` gets the fact for its value, which takes the place of further lines that are indented deeper.
+/// Fills a file of the example with facts, named by JSON pointers. The lines between `#if FACT` and `#end` stay if the fact is neither
+/// absent nor false. In `KEY: VALUE #= FACT`, the fact replaces the value and the following lines with deeper indentation.
 fn filled(text: &str, facts: &Value) -> String {
     let (mut filled, mut conditions, mut set) = (String::new(), Vec::new(), None::<usize>);
     let fact = |name: &str| facts.pointer(name).unwrap_or(&Value::Null);
@@ -292,7 +292,7 @@ impl Options {
         std::iter::once(&self.image).chain(&self.node_manager)
     }
 
-    /// The images in the descriptor for any Kubernetes that a registry may replace.
+    /// Returns the images in the descriptor of the flavor kubernetes that a registry may replace.
     pub fn unpinned(&self) -> impl Iterator<Item = &ImageReference> {
         let is_open = |image: &&ImageReference| image.digest.is_none() && self.flavors.contains(&Flavor::Kubernetes);
         self.images().filter(is_open)

@@ -1,5 +1,5 @@
-//! The rules for providers (pure). The page docs/rules.md has the failure that each prevents, so that a report prints the text of
-//! the documentation.
+//! The rules for providers (pure). The page docs/rules.md has the failure that each rule prevents, and a report prints this
+//! text.
 //!
 //! The API server accepts many manifests that do not work for a cloud-controller-manager (CCM), and also harmful ones.
 //! A rule is a function over a provider's folder. Its result is a list of findings, each with a place.
@@ -108,13 +108,13 @@ static TEXTS: LazyLock<BTreeMap<&str, (&str, &str)>> = LazyLock::new(|| {
 /// The rule that a dry run at a live API server checks.
 pub static DRY_RUN: Rule = rule("cluster-dry-run", Level::Every, Walk::Provider(|_, _| {}));
 
-/// Every rule: first the rules on whether a provider works.
+/// Returns every rule, first those that check whether a provider works.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     rules::RULES.iter().chain(trust::RULES)
 }
 
-/// Checks providers by all rules that apply to them. External providers have a policy, which may be empty; built-in ones have none. Rules
-/// about the install payload apply only if there is one.
+/// Checks providers against all rules that apply to them. External providers have a policy, which may be empty; built-in ones have none.
+/// Rules about the install payload apply only if there is one.
 pub fn verify(parsed_providers: &[ParsedProvider], payload: Option<&Payload>, policy: Option<&Policy>) -> VerifyReport {
     let findings = |table| defects(parsed_providers, table, payload, policy).findings;
     VerifyReport {
@@ -125,7 +125,7 @@ pub fn verify(parsed_providers: &[ParsedProvider], payload: Option<&Payload>, po
     }
 }
 
-/// Checks external providers by the rules on what they could do to a cluster, before they are used.
+/// Checks external providers, before their use, against the rules about their possible effects on a cluster.
 pub fn check_external(parsed_providers: &[ParsedProvider], policy: &Policy) -> ExternalDefects {
     defects(parsed_providers, trust::RULES, None, Some(policy))
 }
@@ -155,7 +155,7 @@ fn defects(
 }
 
 impl VerifyReport {
-    /// The report as a table: a line for each finding, then the reason and the fix of each broken rule.
+    /// Formats the report as a table: a line for each finding, then the reason and the fix of each broken rule.
     pub fn table(&self) -> String {
         printable(&self.lines())
     }
@@ -178,7 +178,7 @@ impl VerifyReport {
         format!("{}\n{}\n{checked}: {found}\n", table(["RULE", "WHERE", "WHAT"], &rows), reasons.concat())
     }
 
-    /// The report for JUnit: a suite for each provider, a case for each rule.
+    /// Returns the report for JUnit: a suite for each provider, a case for each rule.
     pub fn suites(&self) -> Vec<Suite> {
         let case = |provider: &String, rule: &'static str| {
             let own = self.findings.iter().filter(|one| one.rule == rule && one.provider == *provider);
@@ -199,7 +199,7 @@ impl Rule {
         TEXTS.get(self.id).copied().unwrap_or_default()
     }
 
-    /// The failure that the rule prevents.
+    /// Returns the failure that the rule prevents.
     pub fn why(&self) -> &'static str {
         self.texts().0
     }
@@ -209,7 +209,7 @@ impl Rule {
         self.level == Level::ExternalUnlessAllowed
     }
 
-    /// Whether the rule checks external providers, which have a policy, or else built-in ones.
+    /// Whether the rule checks external providers if there is a policy, or built-in ones if there is none.
     fn has_level_for(&self, policy: Option<&Policy>) -> bool {
         match self.level {
             Level::Every | Level::EveryKubernetes => true,
@@ -218,7 +218,7 @@ impl Rule {
         }
     }
 
-    /// The defects of a provider, each with the value by which a policy allows it.
+    /// Returns the defects of a provider, each with the value that allows it in a policy.
     fn defects(&self, parsed: &ParsedProvider, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
         if self.level == Level::EveryKubernetes && parsed.flavor != Flavor::Kubernetes {
             return Vec::new();
@@ -226,7 +226,7 @@ impl Rule {
         self.walk.defects(RuleInput { parsed, payload })
     }
 
-    /// A finding of this rule from a defect of a provider.
+    /// Returns the finding of this rule for a defect of a provider.
     pub fn finding(&self, provider: &str, defect: Error) -> Finding {
         let (Self { id: rule, .. }, Error { file, place, problem: what }) = (self, defect);
         let ((why, fix), place) = (self.texts(), place.unwrap_or(Place::line(1)));

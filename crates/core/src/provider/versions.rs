@@ -21,12 +21,12 @@ pub struct Versions {
     pub tags: BTreeMap<Minor, Tag>,
     /// The date of this table, such as `2026-08-31`.
     pub as_of: String,
-    /// The tags whose image somebody has pulled and run.
+    /// The tags whose image has been pulled and run.
     #[serde(default)]
     pub verified: Vec<String>,
 }
 
-/// A tag of an image: its text, or `{tag: TEXT, digest: "sha256:…"}`, which also says what the registry has to serve for it.
+/// A tag of an image: its text, or `{tag: TEXT, digest: "sha256:…"}`, which also sets the digest that the registry must serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
     /// The text.
@@ -89,21 +89,21 @@ pub struct Choice {
     pub tag: String,
     /// The digest that the table has for it.
     pub digest: Option<String>,
-    /// Why this one, for people.
+    /// The human-readable reason for it.
     pub reason: String,
-    /// Why it is not known to work with this version of Kubernetes: a word for programs, and a sentence.
+    /// The reason why it is not known to work with this version of Kubernetes: a word for programs, and a sentence.
     pub problem: Option<(&'static str, String)>,
 }
 
-/// The reason of a version without a tag of its own.
+/// The reason for a version without its own tag.
 pub const NO_TAG_FOR_MINOR: &str = "NoTagForMinor";
-/// The reason of a version that is too far from the cluster's.
+/// The reason for a version that is too far from the cluster's.
 pub const SKEW_TOO_LARGE: &str = "SkewTooLarge";
-/// The reason of a version that is not in the table: a typo in it leaves the pods without an image.
+/// The reason for a version that is not in the table. A typo in it leaves the pods without an image.
 pub const UNKNOWN_VERSION: &str = "UnknownVersion";
 
 impl Choice {
-    /// The image in a repository, with its digest where one is known.
+    /// Returns the image in a repository, with its digest if known.
     pub fn reference(&self, repository: &str) -> String {
         let digest = self.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
         format!("{repository}:{}{digest}", self.tag)
@@ -111,7 +111,7 @@ impl Choice {
 }
 
 impl Versions {
-    /// The version for a cluster: that of its minor version, or else the newest below; never one above by more than one.
+    /// Chooses the version for a cluster: that of its minor version, or else the newest below it, or else the one directly above it.
     pub fn choose(&self, minor: Minor) -> Option<Choice> {
         let own_or_below = self.tags.range(..=minor).next_back();
         let (nearest, tag) = own_or_below.or_else(|| self.tags.get_key_value(&Minor(minor.0.saturating_add(1))))?;
@@ -125,14 +125,14 @@ impl Versions {
         Some(Choice { tag: tag.name.clone(), digest: tag.digest.clone(), reason, problem })
     }
 
-    /// The version that an administrator asks for. Whether the table knows it counts only for an image that is pulled from the
+    /// Returns the version that an administrator requests. It must be in the table only if the image is pulled from the
     /// provider's repository by its tag.
     pub fn asked(&self, tag: &str, minor: Minor, is_pulled_by_tag: bool) -> Choice {
         let unknown = if is_pulled_by_tag { self.unknown(tag, minor) } else { None };
         let skew = self.minor_of(tag).filter(|own| own.0 > minor.0.saturating_add(1));
         let skew = skew.map(|own| format!("{tag} is for Kubernetes {own}, more than one minor version above {minor}"));
         let problem = match (unknown, skew) {
-            // Without an image there is no pod at all.
+            // The unknown tag comes first: without an image there is no pod.
             (Some(unknown), Some(skew)) => Some((UNKNOWN_VERSION, format!("{unknown}; {skew}"))),
             (Some(unknown), None) => Some((UNKNOWN_VERSION, unknown)),
             (None, skew) => skew.map(|skew| (SKEW_TOO_LARGE, skew)),
@@ -141,14 +141,14 @@ impl Versions {
         Choice { tag: tag.to_owned(), digest, reason: "spec.image.version".to_owned(), problem }
     }
 
-    /// The digest that the table has for a tag.
+    /// Returns the digest that the table has for a tag.
     pub fn digest_of(&self, tag: &str) -> Option<&str> {
         let mut known = self.tags.values().inspect(|_| work::add(1));
         known.find(|known| known.name == tag).and_then(|known| known.digest.as_deref())
     }
 
-    /// The digest that the table has for each of its tags: that of the first entry with the tag, as [`Versions::digest_of`] has it. For
-    /// many tags, whose number others decide, this is one pass over the table.
+    /// Returns the digest of each tag in the table, from the first entry with the tag, as [`Versions::digest_of`] does. This is one pass
+    /// over the table, because an untrusted author decides the number of tags.
     pub(super) fn digests(&self) -> BTreeMap<&str, Option<&str>> {
         let mut digests = BTreeMap::new();
         for tag in self.tags.values() {
@@ -158,13 +158,13 @@ impl Versions {
         digests
     }
 
-    /// Each tag of the table, with its place in it.
+    /// Returns each tag of the table, with its place in it.
     pub(super) fn places(&self) -> impl Iterator<Item = (String, &str)> {
         let newest = self.tags.iter().map(|(minor, tag)| (format!("tags/{minor}"), tag.name.as_str()));
         newest.chain(self.verified.iter().enumerate().map(|(index, tag)| (format!("verified/{index}"), tag.as_str())))
     }
 
-    /// Whether the version names an image by its digest.
+    /// Whether the table names an image by its digest.
     pub fn has_digests(&self) -> bool {
         self.tags.values().any(|known| known.digest.is_some())
     }
@@ -174,8 +174,8 @@ impl Versions {
         self.tags.values().any(|known| known.name == tag) || self.verified.iter().any(|known| known == tag)
     }
 
-    /// The first of the entries of a minor version whose digest is none, or not the one that another entry has for the same tag:
-    /// the minor version, and what is wrong.
+    /// Returns the first entry of a minor version whose digest is invalid, or differs from that of another entry with the same tag:
+    /// the minor version, and the problem.
     pub(super) fn bad_digest(&self) -> Option<(Minor, String)> {
         let digests = self.digests();
         self.tags.iter().find_map(|(minor, tag)| {
@@ -192,7 +192,8 @@ impl Versions {
         })
     }
 
-    /// The message about a tag that is not in the table. The table has only the newest tag of each minor version, so the tag may exist.
+    /// Returns the message about a tag that is not in the table. The table has only the newest tag of each minor version, so the tag may
+    /// exist.
     fn unknown(&self, tag: &str, minor: Minor) -> Option<String> {
         if self.knows(tag) {
             return None;
@@ -216,7 +217,7 @@ impl Versions {
         ))
     }
 
-    /// The minor version of Kubernetes that a tag is for, where the tag says so.
+    /// Returns the minor version of Kubernetes that a tag is for, if the tag contains it.
     pub(super) fn minor_of(&self, tag: &str) -> Option<Minor> {
         let numbers = tag.strip_prefix('v').unwrap_or(tag);
         match self.rule {

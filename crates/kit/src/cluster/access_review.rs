@@ -1,4 +1,4 @@
-//! The permissions of accounts, as the API server reviews them (IO).
+//! Reviews the permissions of accounts with the API server (IO).
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use kube::{Api, Client, api::PostParams};
 
 use super::request::{self, Cause};
 
-/// A name that no namespace has. The rules in it are the ones of the cluster. The API server needs some name.
+/// A name that no namespace has. Its rules are the rules of the cluster. The API server requires a name.
 const NO_NAMESPACE: &str = "_";
 
-/// Whether the ServiceAccount with this user name has a permission; `None` stands for the caller.
+/// Whether the ServiceAccount with this user name has a permission; `None` means the caller.
 pub async fn may(
     client: &Client,
     account: Option<&str>,
@@ -45,8 +45,8 @@ pub async fn may_delete_any_node(client: &Client, user: &str, within: Option<Dur
     may(client, Some(user), delete, within).await
 }
 
-/// The rules of the caller in a namespace, or on the cluster if it is empty, and whether there may be more rules that the API server
-/// cannot list.
+/// Returns the rules of the caller in a namespace, or on the cluster if it is empty, and whether there may be more rules that the API
+/// server cannot list.
 pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<ResourceRule>, bool), Cause> {
     let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
@@ -56,7 +56,7 @@ pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<Resource
     Ok(answer.status.map_or((Vec::new(), true), |status| (status.resource_rules, status.incomplete)))
 }
 
-/// The groups of a ServiceAccount, to which permissions may be granted.
+/// Returns the groups of a ServiceAccount, which may have permissions.
 pub fn groups(account: &str) -> [String; 3] {
     let namespace = account.split(':').nth(2).unwrap_or_default();
     let own = format!("system:serviceaccounts:{namespace}");

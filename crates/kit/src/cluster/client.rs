@@ -1,8 +1,8 @@
 //! The connection to the API server (IO).
 //!
 //! It is kube's own stack with four additions. Small requests do not wait for an acknowledgement (40 ms on each new
-//! connection). Each request has a limit of time, which includes the body of the response. A dead connection is noticed
-//! within about a minute. The pause that a refusal asks for is visible.
+//! connection). Each request has a time limit, which includes the body of the response. A dead connection is noticed
+//! within about a minute. The caller sees the pause that a refusal asks for.
 
 use std::{
     path::Path,
@@ -39,7 +39,7 @@ use crate::{
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The shortest limit for the headers of a watch. An overloaded API server may queue its request for longer than others.
+/// The minimum time limit for the headers of a watch. An overloaded API server may queue its request for longer than others.
 const WATCH_HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time without an acknowledgement of sent data; the kernel alone would wait for a quarter of an hour.
@@ -52,7 +52,7 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration:
 /// of the response.
 pub type OnRequest = Arc<dyn Fn(&'static str, u16, Duration) + Send + Sync>;
 
-/// A client for a cluster. A request fails after `limit`. A file may have the address of the API server. Sends no request.
+/// Creates a client for a cluster. A request fails after `limit`. A file may contain the address of the API server. Sends no request.
 pub async fn connect(
     access: &Access,
     limit: Duration,
@@ -73,7 +73,7 @@ pub async fn connect(
 
 const WATCH: &str = "watch";
 
-/// Kubernetes' verb of a request, according to its method and query.
+/// Returns the Kubernetes verb of a request, from its method and query.
 fn verb<B>(request: &Request<B>) -> &'static str {
     let is_watch = || request.uri().query().is_some_and(|query| query.contains("watch=true"));
     match *request.method() {
@@ -87,8 +87,8 @@ fn verb<B>(request: &Request<B>) -> &'static str {
     }
 }
 
-/// Marks a read that the client repeats after the pause that a refusal asks for, as client-go does. The storage of a kind that was just
-/// defined takes a moment. All tries together take no longer than one request may.
+/// Marks a read that the client repeats after the pause that a refusal asks for, as client-go does. The storage of a new kind takes a
+/// moment to start. All tries together take no longer than one request may.
 #[derive(Clone)]
 pub(super) struct Repeatable;
 
@@ -110,7 +110,7 @@ async fn limited(
     tokio::time::timeout(limit, whole).await.unwrap_or_else(|_| Err(request::TimedOut.into()))
 }
 
-/// The pause that a refusal asks for.
+/// Returns the pause that a refusal asks for.
 fn retry_after(response: &Response<ResponseBody>) -> Option<u32> {
     let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     (!response.status().is_success()).then_some(seconds)
@@ -118,7 +118,8 @@ fn retry_after(response: &Response<ResponseBody>) -> Option<u32> {
 
 const LONGEST_REFUSAL: usize = 1 << 20;
 
-/// Copies `Retry-After` of a refusal to the details of its status, in which kube shows it. An overloaded server sends it only as a header.
+/// Copies the `Retry-After` header of a refusal to the details of its status, where kube reads it. An overloaded server sends only the
+/// header.
 async fn with_retry_after(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {
     let seconds = retry_after(&response);
     let (mut parts, body) = response.into_parts();
@@ -150,7 +151,7 @@ where
     }
 }
 
-/// Reports a request when it ends: without a response if it is dropped, as it is at a limit of time.
+/// Reports a request when it ends: without a response if it is dropped, for example at its time limit.
 struct Reporting<'a> {
     on_request: Option<&'a OnRequest>,
     verb: &'static str,
@@ -195,7 +196,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport<C> {
     }
 }
 
-/// A client whose requests take no longer than `limit`. Only reads are repeated: all other retries follow the policy of the callers.
+/// Creates a client whose requests take no longer than `limit`. Only reads are repeated: the callers decide on all other retries.
 fn client(
     config: &Config,
     limit: Duration,

@@ -10,12 +10,12 @@ use axum::http::{Request, Uri};
 
 use crate::files::{self, Stamp};
 
-/// A file with the address of the API server, which is read again when it changes: the address of a node may be another one
+/// A file with the address of the API server. It is read again when it changes, because the address of a node may change
 /// after an installation.
 #[derive(Clone, Debug)]
 pub(super) struct EnvFile {
     path: PathBuf,
-    /// The file's stamp, and the address that it had then.
+    /// The file's stamp, and the address at that time.
     read: Arc<Mutex<(Option<Stamp>, Uri)>>,
 }
 
@@ -30,7 +30,7 @@ impl EnvFile {
         Ok(Self { read: Arc::new(Mutex::new((stamp, uri))), path })
     }
 
-    /// The address now; the last good one while the file has none.
+    /// Returns the current address; the last valid one while the file has none.
     fn address(&self) -> Uri {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = files::stamp(&self.path).ok();
@@ -41,7 +41,7 @@ impl EnvFile {
         read.1.clone()
     }
 
-    /// A request to that address.
+    /// Directs a request to that address.
     pub(super) fn direct<B>(&self, request: Request<B>) -> Request<B> {
         let (mut parts, body) = request.into_parts();
         let mut uri = self.address().into_parts();
@@ -52,8 +52,8 @@ impl EnvFile {
     }
 }
 
-/// The URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as OpenShift puts
-/// it on every node; `None` when the file does not have it.
+/// Returns the URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as
+/// OpenShift writes it on every node; `None` if the file has no URL.
 fn uri_of_env_file(text: &str) -> Option<Uri> {
     let value = |name: &str| {
         let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?.trim();

@@ -1,4 +1,4 @@
-//! The cluster and user of a kubeconfig, or of the Pod, chosen as kubectl chooses them (IO).
+//! Chooses the cluster and user of a kubeconfig, or of the Pod, as kubectl does (IO).
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     text::{kubectl::Access, mask},
 };
 
-/// The configuration in a kubeconfig: in this file, else in `KUBECONFIG` or `~/.kube/config`, else the one of the Pod.
+/// Loads the configuration from this kubeconfig, else from `KUBECONFIG` or `~/.kube/config`, else from the Pod.
 pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     let (mut kubeconfig, name) = match &access.kubeconfig {
         Some(path) => {
@@ -38,7 +38,7 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
                 .context("there is no kubeconfig, and no credentials of a Pod: give --kubeconfig, or set KUBECONFIG");
         }
     };
-    // A proxy of the environment is for hosts outside the cluster, and is not used.
+    // A proxy of the environment is for hosts outside the cluster, so it is ignored.
     if let Some(proxy) = proxy(&kubeconfig, access) {
         bail!("the cluster of the kubeconfig {name} needs the proxy {proxy} (proxy-url), which is not supported");
     }
@@ -79,13 +79,13 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     config.with_context(|| format!("failed to use the kubeconfig {name}"))
 }
 
-/// Whether a kubeconfig should be used. A broken one is no reason to act as the Pod.
+/// Whether a kubeconfig should be used. An invalid kubeconfig must not lead to the credentials of the Pod.
 fn is_there() -> bool {
     std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty())
         || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
 }
 
-/// The error of the library without the lines of the file, which have credentials.
+/// Returns the error of the library without the lines of the file, which contain credentials.
 fn without_values(error: KubeconfigError) -> anyhow::Error {
     match error {
         KubeconfigError::Parse(error) => match error.location() {
@@ -96,8 +96,8 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
     }
 }
 
-/// Reads the token as kubectl does: a file comes first, an empty token is none, and surrounding blanks do not count. A block scalar and
-/// most editors end in a line break.
+/// Reads the token as kubectl does: a file comes first, an empty token counts as none, and surrounding blanks are ignored. A block
+/// scalar and most editors' files end in a line break.
 fn set_token(info: &mut config::AuthInfo) -> anyhow::Result<()> {
     let inline = info.token.take().map(|token| token.expose_secret().trim().to_owned());
     let file = info.token_file.clone().filter(|path| !path.is_empty());
@@ -130,7 +130,7 @@ fn chosen_cluster<'a>(kubeconfig: &'a Kubeconfig, access: &Access) -> Option<&'a
     kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?.cluster.as_ref()
 }
 
-/// The proxy of the chosen cluster, without user and password.
+/// Returns the proxy of the chosen cluster, without user and password.
 fn proxy(kubeconfig: &Kubeconfig, access: &Access) -> Option<String> {
     let url = chosen_cluster(kubeconfig, access)?.proxy_url.as_deref().filter(|url| !url.is_empty())?;
     Some(url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("{}@{host}", mask::MASK)))

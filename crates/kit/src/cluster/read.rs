@@ -17,13 +17,13 @@ use crate::{
     object::{Kind, Object},
 };
 
-/// Why objects could not be read.
+/// An error of a read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server has refused the request, or has not answered.
     #[error("failed to read {what}")]
     Read {
-        /// The objects, as [`describe_objects`] puts them.
+        /// The objects, as [`describe_objects`] describes them.
         what: String,
         /// The cause.
         source: Cause,
@@ -31,7 +31,7 @@ pub enum Error {
     /// The object does not have the expected form.
     #[error("failed to parse {what}")]
     Parse {
-        /// The object, as [`describe_objects`] puts it.
+        /// The object, as [`describe_objects`] describes it.
         what: String,
         /// The cause.
         source: serde_json::Error,
@@ -50,7 +50,7 @@ impl Error {
         }
     }
 
-    /// Whether the API server has answered. If not, further requests are of no use.
+    /// Whether the API server has answered. If not, further requests are useless.
     pub fn is_an_answer(&self) -> bool {
         match self {
             Self::Read { source, .. } => source.is_answer(),
@@ -59,12 +59,12 @@ impl Error {
     }
 }
 
-/// The live state of a planned object.
+/// Reads the live state of a planned object.
 pub async fn live(client: &Client, object: &Object) -> Result<Option<Value>, Error> {
     get(client, object.kind(), object.namespace(), object.name()).await
 }
 
-/// An object; `None` if it does not exist. The namespace of a cluster-scoped kind is empty.
+/// Reads an object; `None` if it does not exist. The namespace of a cluster-scoped kind is empty.
 pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
     let objects = api(client, kind, namespace);
     let request = kube::core::Request::new(objects.resource_url()).get(name, &GetParams::default());
@@ -76,7 +76,7 @@ pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> R
         }
     };
     let answer = request::send(NO_DEADLINE, read).await.map_err(|source| {
-        // That an object does not exist is no error.
+        // A missing object is not an error.
         if source.is_absent() {
             return Error::NotServed(format!("{}.{}", kind.plural, kind.api_version()));
         }
@@ -85,14 +85,14 @@ pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> R
     Ok(answer?.as_ref().map(request::to_value))
 }
 
-/// The objects of a kind in a namespace. The namespace of a cluster-scoped kind is empty.
+/// Reads the objects of a kind in a namespace. The namespace of a cluster-scoped kind is empty.
 pub async fn list(client: &Client, kind: &Kind, namespace: &str, params: &ListParams) -> Result<Vec<Value>, Error> {
     let mut objects = Vec::new();
     each(client, kind, namespace, params, |object| objects.push(object)).await?;
     Ok(objects)
 }
 
-/// Calls `take` with each object of a kind in a namespace. With a limit the objects are read in pages, of which only one is held.
+/// Calls `take` with each object of a kind in a namespace. With a limit, objects are read in pages, and only one page is in memory.
 pub async fn each(
     client: &Client,
     kind: &Kind,

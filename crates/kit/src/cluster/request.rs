@@ -17,18 +17,18 @@ use crate::{
     text::mask,
 };
 
-/// The default limit of the time of a request.
+/// The default time limit of a request.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The budget of a request that only the limit of its client ends.
+/// The time budget of a request that only its client limits.
 pub const NO_DEADLINE: Option<Duration> = Some(Duration::MAX);
 
-/// The resource of a kind, known without asking the API server.
+/// Returns the resource of a kind, without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind), kind.plural)
 }
 
-/// A client for the objects of a kind.
+/// Creates a client for the objects of a kind.
 pub fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
     if kind.namespaced {
         Api::namespaced_with(client.clone(), namespace, &resource(kind))
@@ -37,7 +37,7 @@ pub fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> 
     }
 }
 
-/// The object with this name, or all objects if the name is empty, in the words of RBAC and kubectl, such as `deployments.apps x in
+/// Describes the object with this name, or all objects if it is empty, in the words of RBAC and kubectl, such as `deployments.apps x in
 /// namespace y`. The namespace of a cluster-scoped kind is empty.
 pub fn describe_objects(kind: &Kind, namespace: &str, name: &str) -> String {
     let with = |prefix: &str, text: &str| if text.is_empty() { String::new() } else { format!("{prefix}{text}") };
@@ -49,7 +49,7 @@ pub fn describe_objects(kind: &Kind, namespace: &str, name: &str) -> String {
 #[error("no answer from the API server in time")]
 pub(super) struct TimedOut;
 
-/// Sends one request if there is a budget of time for it. The request fails when the budget or the limit of the client is spent.
+/// Sends one request if it has a time budget. The request fails after the budget or the client's limit.
 pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {
     let budget = budget.ok_or(Cause::NotLeading)?;
     match tokio::time::timeout(budget, request).await {
@@ -58,7 +58,7 @@ pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kub
     }
 }
 
-/// The causes of an error, itself first.
+/// Returns an error and its causes.
 fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
@@ -69,14 +69,14 @@ fn has_timed_out(error: &kube::Error) -> bool {
     causes(error).any(<dyn std::error::Error>::is::<TimedOut>)
 }
 
-/// An object in a response of the API server as data.
+/// Converts an object in a response of the API server to data.
 pub fn to_value(object: &DynamicObject) -> Value {
     // It was parsed from JSON, so this cannot fail.
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// An error of the client with its causes. For an error response of the API server it is the message without secrets, because the message
-/// may repeat values of the object.
+/// Describes an error of the client with its causes. An error response of the API server becomes its message with masked secrets,
+/// because the message may repeat values of the object.
 pub fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => without_addresses(&mask::message(&status.message)),
@@ -84,7 +84,7 @@ pub fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// The failure of the program that a kubeconfig runs for credentials. The message of the library would have the output of the program.
+/// Describes the failure of a kubeconfig's credentials program. The library's message would contain the output of the program.
 fn program(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     causes(error).find_map(|cause| match cause.downcast_ref::<AuthError>()? {
         AuthError::AuthExecRun { .. } => {
@@ -97,8 +97,8 @@ fn program(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     })
 }
 
-/// A message in one line. `<address>` replaces addresses with a port, as in `dial tcp 10.0.0.1:443`, which differ at each retry if a
-/// webhook does not answer.
+/// Returns a message on one line. `<address>` replaces addresses with a port, as in `dial tcp 10.0.0.1:443`, which differ at each retry
+/// if a webhook does not answer.
 fn without_addresses(message: &str) -> String {
     let is_address = |word: &str| word.split("->").all(|address| address.parse::<SocketAddr>().is_ok());
     let words = message.split_whitespace().map(|word| {
@@ -108,7 +108,7 @@ fn without_addresses(message: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Why a request failed.
+/// The cause of a failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     /// The API server has refused the request, or the connection has failed.
@@ -120,10 +120,10 @@ pub enum Cause {
     /// A watch has not delivered all existing objects.
     #[error("the API server has not sent all objects: {0}")]
     Incomplete(&'static str),
-    /// The object belongs to this `ApplySet` of another tool (KEP-3659).
+    /// The object belongs to an `ApplySet` of another tool (KEP-3659). Holds its name.
     #[error("it belongs to the set {0} of another tool; remove its label {PART_OF_LABEL} to hand it over")]
     OtherApplySet(String),
-    /// Another manager has created the object, and the process does not take it over.
+    /// Another manager has created the object, and this process does not take it over.
     #[error("it exists, made by {manager}, and is not taken over: delete it, or {otherwise}")]
     NotOwned {
         /// The manager of the object's fields.
@@ -153,7 +153,7 @@ impl Cause {
         self.status().map_or(0, |status| status.code)
     }
 
-    /// A word for the cause, for metrics.
+    /// The label of the cause in metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Timeout | Self::Incomplete(_) => "timeout",
@@ -167,7 +167,7 @@ impl Cause {
         }
     }
 
-    /// Whether another writer was faster.
+    /// Whether another client wrote the object first.
     pub fn is_conflict(&self) -> bool {
         self.code() == 409
     }
@@ -193,7 +193,7 @@ impl Cause {
         Duration::from_secs(details.map_or(0, |details| details.retry_after_seconds).into())
     }
 
-    /// The grace period before the error is reported; `transient` if it may pass by itself.
+    /// The grace period before the error is reported; `transient` for a transient error.
     pub fn grace(&self, transient: Duration) -> Duration {
         match self.code() {
             403 => PERMISSION_GRACE,
@@ -217,7 +217,7 @@ impl Cause {
         self.status().is_some() || self.is_of_object()
     }
 
-    /// Whether the state of the object is the cause, and not a response.
+    /// Whether the cause is the state of the object, and not a response.
     fn is_of_object(&self) -> bool {
         matches!(self, Self::BlockedByFinalizers(_) | Self::OtherApplySet(_) | Self::NotOwned { .. })
     }

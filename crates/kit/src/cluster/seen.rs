@@ -69,8 +69,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The time at which the failure will have lasted for this long. It is earlier for a missing permission, which does not return by
-    /// itself.
+    /// The time at which the failure will have lasted for this long. It is earlier for a missing permission, which is rarely
+    /// transient.
     pub fn lasts_at(&self, period: Duration) -> Instant {
         let denied = self.denied_since.map(|since| since + DENIED_GRACE.min(period));
         denied.map_or(self.since + period, |denied| denied.min(self.since + period))
@@ -122,7 +122,7 @@ impl Seen {
                     }
                     return News::default();
                 }
-                // The answer to a write overtakes the watch.
+                // The response to a write may be newer than the watch.
                 let is_news = !is_outdated(&self.objects, &name, &value)
                     && self.objects.get(&name).is_none_or(|known| **known != value);
                 if is_news {
@@ -154,7 +154,7 @@ impl Seen {
         let is_news = known.as_ref().is_none_or(|known| known.error != error);
         let denied_since = known.as_ref().and_then(|known| known.denied_since).unwrap_or(now);
         let (is_answered, was_answered) = (code != 0, known.as_ref().is_some_and(|known| known.is_answered));
-        // The first answer ends the time without one: an API server that starts is another problem.
+        // The first answer ends the time without answers: an API server that starts is a different problem.
         let before = known.filter(|_| was_answered || !is_answered);
         self.problem = Some(Problem {
             error: error.clone(),
@@ -188,7 +188,7 @@ impl Seen {
         }
     }
 
-    /// Notes that the API server has answered another request. An error without a response counts from now.
+    /// Notes that the API server has answered another request. An error without a response then counts from now.
     pub fn has_answered(&mut self) {
         if let Some(problem) = self.problem.as_mut().filter(|problem| !problem.is_answered) {
             problem.since = Instant::now();

@@ -1,8 +1,8 @@
 //! Watches of named or labeled objects (IO).
 //!
-//! Each watch is one request: the API server streams the existing objects, then their changes. A server without this feature gets a list,
-//! then a watch. A watch never resumes at an earlier resource version: each start begins with all objects. So no watch misses changes,
-//! even if etcd was restored from a backup and the earlier resource version is in the future.
+//! Each watch is one request: the API server streams the existing objects, then their changes. For a server without this feature, it is
+//! a list, then a watch. A watch never resumes at an earlier resource version: each start begins with all objects. So no watch misses
+//! changes, even if etcd was restored from a backup and the earlier resource version is in the future.
 
 use std::{
     convert::Infallible,
@@ -61,7 +61,7 @@ pub struct Collection {
     pub kind: &'static Kind,
     /// The namespace of the objects; empty for a cluster-scoped kind.
     pub namespace: String,
-    /// The choice among the objects of the kind.
+    /// The selector of the objects.
     pub selector: Selector,
 }
 
@@ -80,7 +80,7 @@ impl Heard {
     }
 }
 
-/// The choice among the objects of a kind.
+/// A selector of objects of a kind.
 #[derive(Clone, Debug)]
 pub enum Selector {
     /// The object of this name.
@@ -111,7 +111,7 @@ impl Collection {
     }
 }
 
-/// The events of a watch. The stream never ends: a watch that is over is restarted, after an error with a growing pause.
+/// Returns the events of a watch. The stream never ends: an ended watch is restarted, after an error with a growing pause.
 pub fn events(client: &Client, target: &Collection, heard: Heard) -> BoxStream<'static, Event> {
     let (sender, receiver) = mpsc::unbounded();
     let watch = Watch {
@@ -163,7 +163,7 @@ impl Watch {
                 asked = error.retry_after().min(PAUSE.1);
                 self.send(Event::Failed { error: error.to_string(), code: error.code() });
             }
-            // All watches end together with the API server, and should not come back to it together.
+            // All watches end together with the API server, and should not restart together.
             let jitter = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
             tokio::time::sleep(asked.max(pause / 2 + pause * jitter / 1000)).await;
             pause = (pause * 2).min(PAUSE.1);
@@ -194,7 +194,7 @@ impl Watch {
         }
         let mut page = self.objects.clone().limit(PAGE);
         self.send(Event::Started);
-        // All pages have the resource version of the first one. If the API server has forgotten it meanwhile, the next start begins
+        // All pages have the resource version of the first one. If the API server no longer has that version, the next start begins
         // again.
         let version = loop {
             let list = request::send(Some(REQUEST_TIMEOUT), self.api.list(&page)).await?;
@@ -243,7 +243,7 @@ impl Watch {
     }
 
     fn send(&self, event: Event) {
-        // Nobody receives it while the watch is being dropped.
+        // There is no receiver while the watch is being dropped.
         drop(self.events.unbounded_send(event));
     }
 }

@@ -24,7 +24,7 @@ struct Watched {
     events: BoxStream<'static, Event>,
 }
 
-/// A set of watches, each with an id of the caller.
+/// A set of watches, each with an id chosen by the caller.
 pub struct Watches<Id> {
     client: Client,
     watched: BTreeMap<Id, Watched>,
@@ -52,8 +52,8 @@ impl<Id: Ord + Clone> Watches<Id> {
     }
 
     /// Waits for events that change something, and handles all that have arrived. `strip` removes the fields of each object that must not
-    /// be kept. `changed` is called for each watch that has seen a change. If `is_optional` holds for a watch, its kind need not be
-    /// served.
+    /// be kept. `changed` is called for each watch with a change. If `is_optional` holds for a watch, the API server need not serve its
+    /// kind.
     pub async fn changed(
         &mut self,
         strip: impl Fn(&Id, &mut DynamicObject),
@@ -103,7 +103,7 @@ impl<Id: Ord + Clone> Watches<Id> {
         self.watched.iter().map(|(id, watched)| (id, &watched.seen))
     }
 
-    /// Stores the response to a write. Does nothing without a watch.
+    /// Stores the response to a write. Does nothing if the watch does not exist.
     pub fn put(&mut self, id: &Id, name: &str, live: Value) {
         if self.watched.get_mut(id).is_some_and(|watched| !watched.seen.put(name, live)) {
             self.restart();
@@ -119,7 +119,7 @@ impl<Id: Ord + Clone> Watches<Id> {
         }
     }
 
-    /// Notes that the API server has answered another request. Errors without a response count from now.
+    /// Notes that the API server has answered another request. Errors without a response then count from now.
     pub fn have_answered(&mut self) {
         self.watched.values_mut().for_each(|watched| watched.seen.has_answered());
     }

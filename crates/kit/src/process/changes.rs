@@ -1,5 +1,5 @@
-//! Notices that files may have changed (IO): by inotify, and by checking now and then, because not every file system
-//! reports changes.
+//! Notices that files may have changed (IO): by inotify, and by periodic checks, because not every file system reports
+//! changes.
 
 use std::{
     ffi::OsString,
@@ -16,7 +16,7 @@ use tracing::warn;
 /// The period after which files are checked even if nothing was reported.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
-/// The size of the buffer for reports, in bytes; one takes at most 272.
+/// The size of the buffer for reports, in bytes; a report takes at most 272.
 const BUFFER: usize = 4096;
 
 /// The pause between a report and the check of the files, because a file may be deleted and created, or written piece by piece.
@@ -34,7 +34,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Watches these files, and the folders that they are in. Must be called in a runtime.
+    /// Watches these files and their folders. Must be called in a runtime.
     pub fn of(paths: Vec<PathBuf>) -> Self {
         let reports = Inotify::init().and_then(|inotify| inotify.into_event_stream(vec![0; BUFFER]));
         let reports = reports.inspect_err(|error| {
@@ -59,7 +59,7 @@ impl Changes {
                 biased;
                 () = tokio::time::sleep_until(self.due) => {
                     self.due = Instant::now() + CHECK_PERIOD;
-                    // Files that were replaced, and folders that did not exist.
+                    // For replaced files, and for folders that did not exist.
                     self.watch();
                     return;
                 }
@@ -76,9 +76,9 @@ impl Changes {
         let Some(reports) = &self.reports else { return };
         let of_folder = WatchMask::CREATE | WatchMask::MOVE | WatchMask::DELETE | WatchMask::CLOSE_WRITE;
         for path in &self.paths {
-            // What cannot be watched is looked at.
+            // Paths that cannot be watched are checked periodically.
             let _ = reports.watches().add(folder(path), of_folder);
-            // A file that is mounted alone changes in another folder.
+            // A file that is mounted by itself changes in another folder.
             let _ = reports.watches().add(path, WatchMask::CLOSE_WRITE | WatchMask::DELETE_SELF);
         }
     }
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Less than the period after which files are checked anyway.
+    /// Less than the period of the checks.
     const LIMIT: Duration = Duration::from_secs(8);
 
     async fn is_noticed(changes: &mut Changes) -> bool {

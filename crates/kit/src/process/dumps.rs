@@ -4,15 +4,15 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// A size with which Linux makes no core dump. A file would be smaller than the smallest dump, a page. A pipe to a program
-/// (`kernel.core_pattern` begins with `|`) ignores every other limit. This one also keeps that program from dumping itself.
+/// A size with which Linux writes no core dump. A file would be smaller than the smallest dump, a page. A pipe to a program
+/// (`kernel.core_pattern` begins with `|`) ignores every other limit. This size also keeps that program from dumping itself.
 const NO_DUMP: u64 = 1;
 
-/// Keeps this process and its children from leaving their memory in a file or in a pipe after a panic. A socket (`kernel.core_pattern`
+/// Prevents this process and its children from dumping their memory to a file or a pipe after a panic. A socket (`kernel.core_pattern`
 /// begins with `@`, since Linux 6.16) ignores every limit.
 pub fn disable() -> io::Result<()> {
     let limit = |size| setrlimit(Resource::Core, Rlimit { current: Some(size), maximum: Some(size) });
-    // Where the limit is 0 already, raising it needs a privilege. With 0 no file is written.
+    // If the limit is already 0, raising it needs a privilege. With 0 no file is written.
     Ok(limit(NO_DUMP).or_else(|_| limit(0))?)
 }
 

@@ -1,6 +1,6 @@
 //! The health of the process, and the endpoint that shows it.
 //!
-//! `/healthz` succeeds while the loop of the process runs, because an unreachable API server is no reason for a restart. `/readyz`
+//! `/healthz` succeeds while the main loop runs, because a restart does not help against an unreachable API server. `/readyz`
 //! succeeds while the process does its work, even if that work fails: the statuses report failures. Both print the problems.
 
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ struct State {
     turned: Instant,
 }
 
-/// The longest time between two passes. There is a pass each ten minutes at least, and it may take minutes while requests are not
+/// The maximum time between two passes. A pass happens at least every ten minutes, and may take minutes while requests are not
 /// answered.
 const LONGEST_TURN: Duration = Duration::from_secs(1800);
 
@@ -38,7 +38,7 @@ impl Health {
         self.0.send_replace(State { pending, remarks, turned: Instant::now() });
     }
 
-    /// The state of the process, in lines for people.
+    /// Describes the state of the process, in lines for people.
     pub fn describe(&self) -> String {
         let now = Instant::now();
         let turned = now.saturating_duration_since(self.0.borrow().turned).as_secs();

@@ -1,4 +1,4 @@
-//! An HTTP server that no client can block (IO): it limits connections, and the time of each of their parts.
+//! An HTTP server that no client can block (IO): it limits the number of connections, and the time of each phase of a connection.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -30,14 +30,14 @@ use crate::process::{
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
     let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await };
     match TcpListener::bind(format!("[::]:{port}")).await {
-        // No IPv6 on this host.
+        // This host has no IPv6.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(format!("0.0.0.0:{port}")).await,
         bound => bound,
     }
 }
 
-/// The most connections at a time. A further one ends an older one. Every client on the network of the host can open connections, and
-/// each takes a file descriptor that the client of the API server may need.
+/// The maximum number of open connections. A further one ends an older one. Every client on the network of the host can open
+/// connections, and each takes a file descriptor that the client of the API server may need.
 const CONNECTIONS: usize = 64;
 
 /// A connection that may still be open.
@@ -50,13 +50,13 @@ const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pause after a TLS handshake, whose cryptography takes the time of the only thread of the process. Every client on the network of
-/// the host can ask for one.
+/// The pause after a TLS handshake, whose cryptography blocks the only thread of the process. Every client on the network of the host
+/// can start one.
 const HANDSHAKE_PAUSE: Duration = Duration::from_millis(5);
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves until dropped, with TLS if there are settings for it.
+/// Serves until dropped, with TLS if it is configured.
 pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Serving>>) -> io::Result<()> {
     let mut connections: VecDeque<Connection> = VecDeque::new();
     loop {
@@ -74,7 +74,7 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
         let caller = Caller::new(address.ip());
         let service = TowerToHyperService::new(routes.clone().layer(Extension(caller.clone())));
         let secured = tls.clone();
-        // Errors of a connection are the client's.
+        // Errors of a connection concern only its client.
         let task = tokio::spawn(async move {
             match secured {
                 None => answer(stream, service).await,
@@ -92,8 +92,8 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
     }
 }
 
-/// The connection that ends for a further one: among the clients that are not proven, the oldest one of the peer with the most
-/// connections. A client that opens many connections ends its own.
+/// Returns the connection to end for a further one: among the unproven clients, the oldest one of the peer with the most connections.
+/// So a client that opens many connections ends its own.
 fn first_to_end(connections: &VecDeque<Connection>) -> Option<usize> {
     let mut counts = HashMap::<Peer, usize>::new();
     let is_unproven = |connection: &&Connection| !connection.caller.has_proven();
@@ -139,12 +139,12 @@ mod tests {
             first_to_end(&all.iter().map(|(peer, has_proven)| connection(peer, *has_proven)).collect())
         };
         assert_eq!(ended(&[]), None);
-        // Prometheus, which has shown its token, and then before it has.
+        // Prometheus after it has sent its token, and then before.
         assert_eq!(ended(&[("10.0.0.1", true), ("10.0.0.2", false), ("10.0.0.2", false)]), Some(1));
         assert_eq!(ended(&[("10.0.0.1", false), ("10.0.0.2", false), ("10.0.0.2", false)]), Some(1));
         assert_eq!(ended(&[("10.0.0.2", true), ("10.0.0.2", false)]), Some(1));
         assert_eq!(ended(&[("10.0.0.1", true), ("10.0.0.2", true)]), Some(0));
-        // A network of IPv6 belongs to one host.
+        // An IPv6 network belongs to one host.
         let with_ipv6 =
             [("10.0.0.1", false), ("10.0.0.1", false), ("fd00::1", false), ("fd00::2", false), ("fd00::3", false)];
         assert_eq!(ended(&with_ipv6), Some(2));

@@ -2,10 +2,10 @@
 
 use std::{env, fs};
 
-/// The Pod's UID and the container's name, so that a restarted container keeps the lease, and two containers of a Pod never share one. If
-/// the name is unknown, or outside of a Pod, a unique identity.
+/// Returns the Pod's UID and the container's name, so that a restarted container keeps the lease, and two containers of a Pod never
+/// share one. Outside of a Pod, or if the name is unknown, the identity is unique.
 ///
-/// The environment's `POD_UID` and `CONTAINER_NAME` come first, then the mounts that the kubelet makes.
+/// The environment variables `POD_UID` and `CONTAINER_NAME` come first, then the kubelet's mounts.
 pub(super) fn identity() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let mounts = read("/proc/self/mountinfo");
@@ -21,8 +21,8 @@ pub(super) fn identity() -> String {
     }
 }
 
-/// The Pod's UID and the container's name. The kubelet mounts `/etc/hosts` from `<root>/pods/<uid>/` and the termination log
-/// from `<root>/pods/<uid>/containers/<name>/`. Other mounts may belong to other Pods.
+/// Reads the Pod's UID and the container's name. The kubelet mounts `/etc/hosts` from `<root>/pods/<uid>/` and the
+/// termination log from `<root>/pods/<uid>/containers/<name>/`. Other mounts may belong to other Pods.
 fn of_mounts(mountinfo: &str) -> Option<(&str, Option<&str>)> {
     let is_uid = |part: &str| part.len() == 36 && part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     let pods = mountinfo.lines().filter_map(|line| {

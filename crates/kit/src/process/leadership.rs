@@ -1,4 +1,4 @@
-//! Whether this process leads, what it may write, and the timings of leader election.
+//! Leader election: whether this process leads, its permission to write, and the timings.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,18 +20,18 @@ impl Leadership {
     }
 }
 
-/// A time that has passed as soon as it has passed on one of two clocks. The monotonic clock stands still while a virtual machine is
-/// paused, and the wall clock may be set back.
+/// A time that has passed once it has passed on either of two clocks. The monotonic clock stops while a virtual machine is paused, and
+/// the wall clock may be set back.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Now);
 
 impl Deadline {
-    /// The deadline at `period` after `start`.
+    /// Returns the deadline at `period` after `start`.
     pub fn after(start: Now, period: Duration) -> Self {
         Self(Now { monotonic: start.monotonic + period, wall: start.wall + period })
     }
 
-    /// The time that is left; `None` once it has passed.
+    /// The remaining time; `None` after the deadline.
     pub fn remaining(&self, now: Now) -> Option<Duration> {
         let monotonic = self.0.monotonic.checked_duration_since(now.monotonic)?;
         let wall = self.0.wall.duration_since(now.wall).ok()?;
@@ -53,7 +53,7 @@ impl Now {
     }
 }
 
-/// A controller's permission to write: while it leads, until the process stops.
+/// A controller's permission to write: while its process leads, until it stops.
 #[derive(Clone, Debug)]
 pub struct Authority {
     /// Whether the process leads, and until when.
@@ -74,7 +74,7 @@ impl Authority {
         until.remaining(Now::read())
     }
 
-    /// Why this process does not lead, unless another process holds the lease.
+    /// The reason why this process does not lead, unless another process holds the lease.
     pub fn problem(&self) -> Option<String> {
         match &*self.leadership.borrow() {
             Leadership::Waiting(problem) => problem.clone(),
@@ -95,7 +95,7 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// The problem with these timings, according to the rules of client-go.
+    /// The problem of these timings, by the rules of client-go.
     pub fn problem(&self) -> Option<&'static str> {
         if self.lease_duration < Duration::from_secs(1) {
             Some("--leader-elect-lease-duration must be at least 1s: leases count in seconds")

@@ -1,9 +1,9 @@
 //! Leader election over one Lease (IO).
 //!
-//! The protocol is the one of client-go's leaderelection. The process that holds and renews the lease leads. A lease may be taken if it
-//! was not renewed for its duration, measured by this process and not by the recorded times. Every write carries the resource version, so
-//! one of two writers loses. There are two differences. The holder is the container, not the process, so that a restarted container
-//! continues at once. And a waiting process watches the lease, so that it leads soon after a release.
+//! The protocol is that of client-go's leaderelection. The process that holds and renews the lease leads. A process may take a lease
+//! that was not renewed for its duration, by its own clock and not by the recorded times. Every write carries the resource version, so
+//! one of two writers loses. There are two differences: The holder is the container, not the process, so that a restarted container
+//! continues at once. A waiting process watches the lease, so that it leads soon after a release.
 
 use std::{
     sync::{
@@ -55,9 +55,9 @@ pub struct Election {
     identity: String,
     timings: Timings,
     leading: watch::Sender<Leadership>,
-    /// The notification that the resource version of the lease has gone back.
+    /// Notified if the resource version of the lease has gone back.
     rewound: Arc<Notify>,
-    /// The lease as last read or written, and when this state was first seen.
+    /// The lease as last read or written, and the time at which this state was first seen.
     observed: Option<(Lease, Instant)>,
     /// Whether another process has changed the lease since it was observed.
     conflicted: bool,
@@ -75,15 +75,15 @@ const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 enum Try {
     /// This process holds the lease, and has renewed it.
     Held,
-    /// This other process holds the lease, which has not expired.
+    /// Another process holds the lease, which has not expired. Holds its identity.
     HeldBy(String),
     /// Another process wrote the lease first.
     Conflict,
 }
 
 impl Election {
-    /// An election that has not started yet. `rewound` is notified if a response shows that resource versions have gone back. All
-    /// elections of a process share `was_missing`, which says whether a lease was missing.
+    /// Creates an election that has not started yet. `rewound` is notified if a response shows that resource versions have gone back. All
+    /// elections of a process share `was_missing`: whether a lease was missing.
     pub fn new(
         client: Client,
         (namespace, name): (&str, &str),
@@ -133,7 +133,7 @@ impl Election {
                     debug!(lease, "the lease was changed by another process");
                     is_contested = true;
                     if !was_contested {
-                        // Another process may lead already.
+                        // Another process may already lead.
                         pause = Duration::ZERO;
                     }
                 }
@@ -175,19 +175,19 @@ impl Election {
         }
     }
 
-    /// The watch of the lease, and whether it works.
+    /// Starts a watch of the lease. Also returns whether it works: not yet.
     fn changes(&self) -> (BoxStream<'static, Event>, bool) {
         let target = Collection::named(&LEASE, &self.namespace, &self.name);
         (lease_watch::events(&self.client, &target, Heard::default()), false)
     }
 
-    /// Waits until the lease is released or has expired, but only for one period while it cannot be watched. A deleted lease stays valid
-    /// for its duration, because its holder does not know of the deletion yet.
+    /// Waits until the lease is released or has expired; only for one period while it cannot be watched. A deleted lease stays valid for
+    /// its duration, because its holder has not noticed the deletion yet.
     async fn wait_until_free(&mut self, (changes, is_synced): &mut (BoxStream<'static, Event>, bool)) {
         loop {
             let expiry = self.observed.as_ref().map_or_else(Instant::now, |(lease, seen)| *seen + duration(lease));
             let remaining = expiry.saturating_duration_since(Instant::now());
-            // As client-go does, so that waiting processes do not move in step.
+            // Jittered as in client-go, so that waiting processes do not move in step.
             let poll = jittered(self.timings.retry_period);
             let pause = if *is_synced { remaining + jittered(EXPIRY_MARGIN) } else { remaining.min(poll) };
             let event = tokio::select! {
@@ -195,7 +195,7 @@ impl Election {
                 () = tokio::time::sleep(pause) => return,
             };
             match event {
-                // The holder does not know of the deletion yet.
+                // The holder has not noticed the deletion yet.
                 Event::Started | Event::Deleted(_) => {}
                 Event::Changed(object) => {
                     let Ok(lease) = object.try_parse::<Lease>() else { return };
@@ -214,7 +214,7 @@ impl Election {
         }
     }
 
-    /// Releases a held lease, so that the next holder need not wait.
+    /// Releases a held lease, so that the next holder does not have to wait.
     pub async fn release(self) {
         // A cancelled attempt may have written the lease.
         if !self.leading.send_replace(Leadership::Waiting(None)).is_leading() && !self.is_trying {
@@ -228,7 +228,7 @@ impl Election {
     }
 
     async fn give_back(&self) -> Result<(), kube::Error> {
-        // Read again: a renewal may have been cut off after it was written.
+        // Read again: a renewal may have been canceled after it was written.
         let mut lease = self.api.get(&self.name).await?;
         if !self.is_ours(&lease) {
             return Ok(());
@@ -279,7 +279,7 @@ impl Election {
                 self.api.replace(&self.name, &params, &self.record(lease)).await
             }
         };
-        // If the lease was missing, a 404 is about the namespace and stays an error.
+        // If the lease was missing, a 404 concerns the namespace and stays an error.
         let is_conflict = |code| code == 409 || (code == 404 && self.observed.is_some());
         match written {
             Err(kube::Error::Api(status)) if is_conflict(status.code) => {
@@ -306,7 +306,7 @@ impl Election {
         self.observed = Some((lease, seen));
     }
 
-    /// The lease with this process as its holder.
+    /// Returns the lease with this process as its holder.
     fn record(&self, mut lease: Lease) -> Lease {
         let now = MicroTime(Timestamp::now());
         let ours = self.is_ours(&lease);
@@ -350,7 +350,7 @@ fn is_older(lease: &Lease, known: &Lease) -> bool {
     version(lease).zip(version(known)).is_some_and(|(version, known)| version < known)
 }
 
-/// A random time between one and 1.2 times the period.
+/// Returns a random time between one and 1.2 times the period.
 fn jittered(period: Duration) -> Duration {
     let nanos = Timestamp::now().subsec_nanosecond().unsigned_abs();
     period + period / 5 * (nanos % 1000) / 1000

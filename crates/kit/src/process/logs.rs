@@ -20,8 +20,8 @@ pub enum Format {
     Json,
 }
 
-/// Starts logging. `ours` are the crates of the program. `verbosity` is the one of klog: from 4 on these crates log debug messages, from
-/// 6 on all others do, too.
+/// Starts logging. `ours` are the crates of the program. `verbosity` is that of klog: from 4 on, these crates log debug messages; from
+/// 6 on, all crates do.
 pub fn init(format: Format, verbosity: u8, ours: &[&str]) {
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
     let layer = match format {

@@ -1,4 +1,4 @@
-//! The clients of a server, for its limits: their addresses, and whether their requests are allowed.
+//! The clients of a server, for its limits: their addresses, and whether their requests were allowed.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ pub struct Peer(IpAddr);
 
 impl From<IpAddr> for Peer {
     fn from(address: IpAddr) -> Self {
-        // A socket of IPv6 shows clients of IPv4 as addresses of one network.
+        // An IPv6 socket maps all IPv4 clients to addresses of one network.
         match address.to_canonical() {
             IpAddr::V6(address) => Self(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()),
             address @ IpAddr::V4(_) => Self(address),
@@ -33,7 +33,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A client with an address, which is not proven yet.
+    /// Creates an unproven client with an address.
     pub fn new(address: IpAddr) -> Self {
         Self { peer: address.into(), has_proven: Arc::default() }
     }
@@ -49,20 +49,19 @@ impl Caller {
     }
 }
 
-/// The number of reviews of a peer within a period, and of a proven peer. Other clients may share its address.
+/// The maximum number of reviews of a peer within a period, and of a proven peer. Other clients may share its address.
 const REVIEWS: usize = 5;
 const PROVEN_REVIEWS: usize = 50;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The time for which a peer counts as proven. It is longer than the usual pause of a minute between two scrapes, and longer than the
-/// lifetime of a cached review. Otherwise both would end before the next scrape, and other clients with the same address could use up its
-/// reviews.
+/// The time for which a peer counts as proven. It exceeds the usual minute between two scrapes, and the lifetime of a cached review.
+/// Otherwise both would end before the next scrape, and other clients with the same address could use up its reviews.
 pub const PROVEN_PERIOD: Duration = Duration::from_secs(5 * 60);
 
 const REMEMBERED: usize = 256;
 
-/// The recent reviews of each peer. Every client on the network of the host can send tokens, and each unknown token is a request to the
-/// API server.
+/// The recent reviews of each peer. Every client on the network of the host can send tokens, and each unknown token causes a request
+/// to the API server.
 #[derive(Debug, Default)]
 pub struct Reviews(HashMap<Peer, Lately>);
 
@@ -82,7 +81,7 @@ impl Lately {
 }
 
 impl Reviews {
-    /// Whether a peer gets a further review, which is counted.
+    /// Whether a peer may have a further review. Counts the review.
     pub fn allow(&mut self, peer: Peer, now: Instant) -> bool {
         let lately = self.lately(peer, now);
         let most = if lately.has_proven(now) { PROVEN_REVIEWS } else { REVIEWS };
@@ -96,11 +95,11 @@ impl Reviews {
         self.lately(peer, now).proven_until = Some(now + PROVEN_PERIOD);
     }
 
-    /// The entry of a peer, in a period that has not ended.
+    /// Returns the entry of a peer, in a period that has not ended.
     fn lately(&mut self, peer: Peer, now: Instant) -> &mut Lately {
         self.0.retain(|_, lately| lately.until > now || lately.has_proven(now));
         if self.0.len() >= REMEMBERED && !self.0.contains_key(&peer) {
-            // A proven peer stays: the sender of made-up tokens fills the memory.
+            // A proven peer stays: a client with invalid tokens could fill the memory.
             let unproven = self.0.iter().filter(|(_, lately)| !lately.has_proven(now));
             if let Some(first) = unproven.min_by_key(|(_, lately)| lately.until).map(|(peer, _)| *peer) {
                 self.0.remove(&first);

@@ -29,14 +29,14 @@ use crate::{
     process::peer::{Caller, PROVEN_PERIOD, Reviews},
 };
 
-/// The lifetime of an answer, as in the delegating authenticator of an aggregated API server: a revoked permission is used for a minute
-/// more, and a granted one is seen after ten seconds.
+/// The lifetime of an answer, as in the delegating authenticator of an aggregated API server: a revoked permission works for one more
+/// minute, and a new one takes effect after ten seconds.
 const ALLOWED_PERIOD: Duration = Duration::from_secs(60);
 const DENIED_PERIOD: Duration = Duration::from_secs(10);
 
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of reviews at a time, and the number of cached reviews. Every client can send tokens.
+/// The maximum numbers of concurrent and of cached reviews. Every client can send tokens.
 const REVIEWS: usize = 4;
 const REMEMBERED: usize = 256;
 
@@ -47,7 +47,7 @@ const LONGEST_TOKEN: usize = 16 << 10;
 pub enum Decision {
     /// The user may do this.
     Allowed,
-    /// The token is not one of the cluster.
+    /// The token is not valid in the cluster.
     Unauthenticated,
     /// The user may not do this.
     Forbidden,
@@ -80,7 +80,7 @@ impl Answer {
         Instant::now() < self.at + period
     }
 
-    /// Whether the review has allowed a request lately.
+    /// Whether the review has allowed a request recently.
     fn has_allowed(&self) -> bool {
         self.decision == Decision::Allowed && Instant::now() < self.at + PROVEN_PERIOD
     }
@@ -92,7 +92,7 @@ impl Reviewer {
         Self { client, running: Semaphore::new(REVIEWS), reviews: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Whether the owner of a token may get a path of this server. An allowed request proves the client.
+    /// Decides whether the owner of a token may get a path of this server. An allowed request proves the client.
     pub async fn get(&self, caller: &Caller, token: &str, path: &str) -> Decision {
         let decision = self.decision(caller, token, path).await;
         if decision == Decision::Allowed {
@@ -111,12 +111,12 @@ impl Reviewer {
         if let Some(answer) = known.filter(Answer::is_new) {
             return answer.decision;
         }
-        // A token that has been allowed lately is not one of the made-up tokens that other clients may send from the same address.
+        // A recently allowed token is not one of the invalid tokens that other clients may send from the same address.
         if !known.is_some_and(|answer| answer.has_allowed()) && !self.counts(caller) {
             return Decision::TooMany;
         }
         let Ok(_permit) = self.running.acquire().await else { return Decision::Unknown };
-        // Another request may have asked meanwhile.
+        // Another request may have cached the review meanwhile.
         if let Some(answer) = self.known(&key).filter(Answer::is_new) {
             return answer.decision;
         }
@@ -130,7 +130,7 @@ impl Reviewer {
         decision
     }
 
-    /// Whether a client gets a further review, which is counted.
+    /// Whether a client may have a further review. Counts the review.
     fn counts(&self, caller: &Caller) -> bool {
         self.reviews.lock().unwrap_or_else(PoisonError::into_inner).allow(caller.peer, Instant::now().into_std())
     }
@@ -145,7 +145,7 @@ impl Reviewer {
             known.retain(|_, answer| answer.is_new() || answer.has_allowed());
         }
         if known.len() >= REMEMBERED {
-            // Denied reviews are removed first: the sender of made-up tokens fills the memory.
+            // Denied reviews are removed first: a client with invalid tokens could fill the memory.
             known.retain(|_, answer| answer.has_allowed());
         }
         if known.len() >= REMEMBERED {
@@ -188,7 +188,7 @@ fn access(user: UserInfo, path: &str) -> SubjectAccessReviewSpec {
 /// The media type of `OpenMetrics`.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The paths of the metrics server. Its text is shown only with the permission to get `/metrics`.
+/// The routes of the metrics server. It returns the text only with the permission to get `/metrics`.
 pub fn routes(text: impl Fn() -> String + Clone + Send + Sync + 'static, reviewer: Reviewer) -> Router {
     let exposition = move || async move { ([(header::CONTENT_TYPE, MEDIA_TYPE)], text()) };
     Router::new().route("/metrics", get(exposition)).layer(middleware::from_fn_with_state(Arc::new(reviewer), reviewed))
@@ -267,7 +267,7 @@ mod tests {
         let [prometheus, neighbor] = ["10.0.0.1"; 2].map(|address| Caller::new(address.parse().unwrap()));
         for scrape in 0..4 {
             assert_eq!(get(&routes, &prometheus, "valid").await, StatusCode::OK, "{scrape}");
-            // Until the pause between two scrapes is over, which is as long as an answer counts.
+            // For the pause between two scrapes, which is as long as the lifetime of an answer.
             for period in 0..6 {
                 let before = made.load(Ordering::Relaxed);
                 for n in 0..60 {

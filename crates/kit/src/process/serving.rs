@@ -21,7 +21,7 @@ use x509_parser::parse_x509_certificate;
 
 use crate::files::{self, Stamp};
 
-/// The time in which the files of the certificate are not checked again.
+/// The minimum time between two checks of the certificate's files.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The names of the files, as in a Secret of type kubernetes.io/tls.
@@ -33,13 +33,13 @@ pub struct Serving {
     certificate: Arc<Certificate>,
     /// The cipher suites below TLS 1.3, by IANA names. Without any, only TLS 1.3 is served.
     suites: Box<dyn Fn() -> Vec<String> + Send + Sync>,
-    /// The last configuration, and the cipher suites from which it was made.
+    /// The last configuration, and its cipher suites.
     made: Mutex<Option<(Vec<String>, Arc<ServerConfig>)>>,
 }
 
 impl Serving {
-    /// Settings with the certificate in a folder, or with a self-signed one until the folder has one. A metric has the time at which it
-    /// expires. Only these cipher suites are offered below TLS 1.3, by IANA names.
+    /// Creates settings with the certificate in a folder, or with a self-signed one until the folder has one. A metric shows its expiry
+    /// time. Below TLS 1.3, only these cipher suites are offered, by IANA names.
     pub fn new(
         folder: PathBuf,
         suites: impl Fn() -> Vec<String> + Send + Sync + 'static,
@@ -49,7 +49,7 @@ impl Serving {
         Ok(Self { certificate, suites: Box::new(suites), made: Mutex::default() })
     }
 
-    /// The configuration for a new connection.
+    /// Returns the configuration for a new connection.
     pub fn config(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
         let suites = (self.suites)();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl Certificate {
         Some([stamp(CERTIFICATE)?, stamp(KEY)?])
     }
 
-    /// The certificate in the files, or the last good one.
+    /// Returns the certificate in the files, or the last valid one.
     fn current(&self) -> Arc<CertifiedKey> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.checked_at.is_none_or(|checked_at| checked_at.elapsed() >= CHECK_PERIOD) {
@@ -149,7 +149,7 @@ fn end_of(key: &CertifiedKey) -> i64 {
     parsed.map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp())
 }
 
-/// A self-signed certificate, for clients that do not check it.
+/// Creates a self-signed certificate, for clients that do not check it.
 fn self_signed() -> anyhow::Result<CertifiedKey> {
     let key = KeyPair::generate()?;
     let certificate = CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?;

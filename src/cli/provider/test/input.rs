@@ -15,8 +15,8 @@ use crate::{
     text::Problem,
 };
 
-/// The flavor kubernetes of what is named, if the operator would use it: what a package breaks would be created with the permissions of
-/// whoever tests it.
+/// Returns the flavor kubernetes of the given provider, if the operator would accept it. Otherwise the test would create objects that break
+/// the rules, with the permissions of the user.
 pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Kubernetes> {
     let target = &args.target;
     let provider = args.policy.accept(target, load(target)?)?;
@@ -26,7 +26,7 @@ pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Kubernetes> {
     Ok(provider)
 }
 
-/// The data of the test's Secret: the file of `--cloud-config` and the credentials.
+/// Returns the data of the test's Secret: the file of `--cloud-config` and the credentials.
 pub(super) async fn values(args: &TestArgs, provider: &Kubernetes, client: &Client) -> anyhow::Result<Values> {
     let descriptor = &provider.descriptor;
     let (name, mut values) = (&descriptor.name, Values::new());
@@ -71,7 +71,7 @@ pub(super) async fn values(args: &TestArgs, provider: &Kubernetes, client: &Clie
     Ok(values)
 }
 
-/// Copies what the provider reads of a Secret.
+/// Copies the keys of a Secret that the provider reads.
 fn copy(provider: &Kubernetes, secret: &Value, values: &mut Values) {
     let descriptor = &provider.descriptor;
     let keys = descriptor.credentials.iter().flat_map(|needed| needed.keys.iter().chain(&needed.optional_keys));

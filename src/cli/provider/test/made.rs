@@ -1,5 +1,4 @@
-//! The objects of a test. They are created and never applied, so that existing objects stay untouched, and they are
-//! removed.
+//! The objects of a test. They are created and never applied, so that existing objects remain unchanged, and they are removed.
 
 use std::time::Duration;
 
@@ -24,20 +23,20 @@ use crate::{
     text::kubectl::Access,
 };
 
-/// How long removing may take: a pod may take half a minute to end, and its namespace ends after it.
+/// The time limit of the removal: a pod may take half a minute to terminate, and its namespace terminates after it.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The pause between two checks whether something is gone.
+/// The interval between two checks whether an object is gone.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// An object that was made, or may have been.
+/// An object that was created, or may have been created.
 pub(super) struct Made {
     kind: &'static Kind,
     namespace: String,
     name: String,
     /// Whether the object has the test's label. A lease has none, because pods create it.
     is_labeled: bool,
-    /// Why the object still exists.
+    /// The reason why the object still exists.
     why: String,
     /// Whether another attempt to delete it cannot succeed.
     is_refused: bool,
@@ -73,26 +72,26 @@ impl<'a> Objects<'a> {
         Self { client, test, made: Vec::new() }
     }
 
-    /// Creates one. It is an error if one of its name exists.
+    /// Creates an object. Fails if an object with its name exists.
     pub(super) async fn create(&mut self, kind: &'static Kind, manifest: &Value) -> anyhow::Result<()> {
         let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();
         let one = Made::new(kind, text("namespace"), text("name"), true);
         let what = one.title();
         let object = serde_json::from_value(manifest.clone()).with_context(|| format!("failed to write {what}"))?;
-        // Before it is sent: an answer may be lost.
+        // Recorded before the request, because the response may be lost.
         self.made.push(one);
         let params = PostParams { field_manager: Some("ccm-operator".to_owned()), ..PostParams::default() };
         let objects = api(self.client, kind, text("namespace"));
         let sent = request::send(NO_DEADLINE, objects.create(&params, &object)).await;
         if sent.as_ref().is_err_and(|cause| (400..500).contains(&cause.code())) {
-            // It was refused: whatever there is, is not the test's.
+            // The request was refused, so any existing object is not the test's.
             self.made.pop();
         }
         sent.with_context(|| format!("failed to create {what}"))?;
         Ok(())
     }
 
-    /// Also removes what pods make under this name.
+    /// Also removes an object that pods create under this name.
     pub(super) fn also(&mut self, kind: &'static Kind, namespace: &str, name: &str) {
         self.made.push(Made::new(kind, namespace, name, false));
     }
@@ -101,7 +100,7 @@ impl<'a> Objects<'a> {
         self.made.len()
     }
 
-    /// Removes all, the last one first; what cannot be removed stays in the list.
+    /// Removes all objects, the last one first; those that cannot be removed stay in the list.
     pub(super) async fn remove(&mut self) {
         let deadline = Instant::now() + LONGEST;
         loop {
@@ -124,13 +123,13 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The objects that are left, each with the command that deletes it.
+    /// Returns the remaining objects, each with the command that deletes it.
     pub(super) fn left(&self, access: &Access) -> Vec<Left> {
         self.made.iter().rev().map(|one| one.left(access)).collect()
     }
 }
 
-/// Removes an object if it is the test's; `None` once it is gone, else why it is not.
+/// Removes an object if it is the test's. Returns `None` once it is gone, else the reason why it still exists.
 async fn remove_one(client: &Client, test: &str, one: &Made) -> Result<Option<String>, read::Error> {
     let Made { kind, namespace, name, is_labeled, .. } = one;
     let Some(live) = read::get(client, kind, namespace, name).await? else { return Ok(None) };
@@ -146,7 +145,7 @@ async fn remove_one(client: &Client, test: &str, one: &Made) -> Result<Option<St
     }
     let preconditions =
         Preconditions { uid: live["metadata"]["uid"].as_str().map(ToOwned::to_owned), resource_version: None };
-    // In the foreground: a workload is gone when its pods are.
+    // Foreground deletion removes a workload only after its pods.
     let has_pods = matches!(kind.kind, "Deployment" | "DaemonSet");
     let params = if has_pods { DeleteParams::foreground() } else { DeleteParams::default() };
     let params = params.preconditions(preconditions);
@@ -178,7 +177,7 @@ mod tests {
     /// The objects of the API server, and the writes that it has received.
     type Server = Arc<Mutex<(Vec<Value>, Vec<String>)>>;
 
-    /// Has a namespace of others already, and stores a Secret without a word of it.
+    /// Already has a namespace that is not the test's, and stores a Secret but responds with a timeout.
     async fn answer(State(server): State<Server>, method: Method, uri: Uri) -> (StatusCode, String) {
         let name = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
         let (objects, asked) = &mut *server.lock().unwrap();
@@ -218,7 +217,7 @@ mod tests {
         assert_eq!(error.to_string(), "failed to create namespaces t");
         assert_eq!(objects.len(), 0, "it is not the test's");
         objects.create(&SECRET, &labeled("made", Some("t"))).await.unwrap_err();
-        // Even if it was, its label tells.
+        // The missing label protects the namespace even if it is in the list.
         objects.made.push(Made::new(&NAMESPACE, "", "t", true));
         objects.remove().await;
         assert_eq!(objects.left(&Access::default()), []);

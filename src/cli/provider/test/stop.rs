@@ -11,14 +11,14 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// From now on they no longer end the process by themselves.
+    /// Catches the signals, which then no longer end the process by themselves.
     pub(super) fn new() -> io::Result<Self> {
         let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
         let [interrupt, terminate, hangup] = signals;
         Ok(Self { signals: [interrupt?, terminate?, hangup?] })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(super) async fn asked(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.signals;
         tokio::select! {

@@ -19,7 +19,7 @@ use fixtures::{FIXTURES, KUBERNETES};
 #[allow(dead_code, reason = "the tests of the core use the rest")]
 mod fixtures;
 
-/// An API server that only counts its connections, the file that names it, and what a test of Exoscale needs.
+/// An API server that only counts its connections, its kubeconfig, and the credentials for a test of Exoscale.
 struct Fixture {
     root: tempfile::TempDir,
     connections: Arc<AtomicUsize>,
@@ -76,7 +76,7 @@ fn what_the_operator_would_refuse_is_refused_before_the_first_request() {
     let fixture = Fixture::new();
     for (rule, file, from, to, ..) in FIXTURES {
         let error = fixture.error_of(*file, &KUBERNETES[*file].1.replacen(from, to, 1), &[]);
-        // Both are defects already: what is not of its type, and a container without an image of the descriptor.
+        // Two cases are defects already: a value of the wrong type, and a container without an image in the descriptor.
         let is_named = error.contains(&format!("({rule})"))
             || *rule == "external-type"
             || error.contains("`images` has no entry for container");

@@ -30,7 +30,7 @@ fn asked(provider: &str, mut spec: Value, skips: &str) -> (Ccm, Validation, Obje
     (ccm, validated, workload)
 }
 
-/// A node of the control plane, ready, with `more` merged into it.
+/// A node of the control plane, with further labels, a spec, and the status of its condition Ready.
 fn node(name: &str, labels: &Value, spec: &Value, ready: &str) -> Node {
     let mut all = json!({CONTROL_PLANE: "", "kubernetes.io/arch": "amd64"});
     all.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());

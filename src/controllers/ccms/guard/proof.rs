@@ -73,7 +73,7 @@ impl Member {
         is_news
     }
 
-    /// Whether the leader has to be read again, because a node is about to be confirmed or granted for the first time.
+    /// Whether the leader must be read again, because a node is about to be confirmed or granted for the first time.
     fn is_leader_needed(&self, view: &View) -> bool {
         let granted = self.live_grants(&view.target.observer);
         let confirmed = self.guard.decision.iter().flat_map(|decision| &decision.confirmed);
@@ -91,7 +91,7 @@ impl Member {
         role.map(granted).unwrap_or_default()
     }
 
-    /// Asks whether others grant the permission to delete nodes. Returns whether there is a new answer.
+    /// Checks for a permission to delete nodes that the operator has not granted. Returns whether there is a new answer.
     async fn ask_for_permissions(&mut self, view: &View, guard: &Guard, (is_pressing, is_known): (bool, bool)) -> bool {
         let permissions = self.live_permissions(&view.target.observer);
         let have_changed =
@@ -109,7 +109,7 @@ impl Member {
     }
 }
 
-/// The time since which the leading pod of the current rollout has led.
+/// Returns the time since which the leading pod of the current rollout has led.
 async fn leads_since(client: &Client, identity: &CcmIdentity) -> Result<Timestamp, String> {
     let (namespace, name) = (identity.namespace.as_str(), identity.lease_name.as_str());
     let lease = once(&LEASE, namespace, name, request::api(client, &LEASE, namespace).get_opt(name)).await?;

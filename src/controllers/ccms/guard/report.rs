@@ -1,5 +1,4 @@
-//! The reports of the guard of nodes (IO): the status, and for each node that stays or may be deleted an Event, a line of the log and a
-//! metric.
+//! The reports of the guard of nodes (IO): the status, and an Event, a log line and a metric for each node that stays or may be deleted.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +17,7 @@ use crate::{
     status::ccm::{self, GUARD_NOT_IN_FORCE, NODE_DELETION_SAFE},
 };
 
-/// The reason of `NodeDeletionSafe` if the policy is missing. Nodes are kept only because nobody grants the permission, or because the
+/// The reason of `NodeDeletionSafe` if the policy is missing. Nodes are kept only because the permission is not granted, or because the
 /// controller is off.
 const NOT_ENFORCED: &str = "NotEnforced";
 
@@ -30,7 +29,7 @@ const PAUSED: &str = "Paused";
 
 const MOST_WAITING: usize = 32;
 
-/// Records the changes of a new status about nodes, once for each node and reason.
+/// Records the node changes of a new status, once for each node and reason.
 pub(in super::super) fn record_deletions(
     events: &Events,
     name: &str,
@@ -63,7 +62,7 @@ pub(in super::super) fn record_deletions(
     }
 }
 
-/// Status, reason and message of the condition if the policy is missing. `kept` is the reason why nodes are kept nevertheless.
+/// Returns the status, reason and message of the condition if the policy is missing. `kept` is the reason why nodes are kept nevertheless.
 fn not_enforced(kept: &str, guard: &Guard, withheld: Option<&str>) -> (&'static str, &'static str, String) {
     let why = withheld.unwrap_or("it or its binding is missing or changed");
     let how_to_grant = withheld.map(|_| format!("; {HOW_TO_GRANT}")).unwrap_or_default();
@@ -75,13 +74,13 @@ fn not_enforced(kept: &str, guard: &Guard, withheld: Option<&str>) -> (&'static 
     ("Unknown", NOT_ENFORCED, message)
 }
 
-/// Whether the previous status has reported that a node stays, for the same reason. The message may differ, because it has counts of
+/// Whether the previous status has reported that a node stays, for the same reason. The message may differ, because it contains counts of
 /// other nodes.
 fn is_reported(before: &[Candidate], now: &Candidate) -> bool {
     before.iter().any(|one| (&one.uid, &one.reason) == (&now.uid, &now.reason))
 }
 
-/// The names and uids of the nodes that are not among `others`.
+/// Returns the names and uids of the nodes that are not in `others`.
 fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
     all.iter().filter(|one| !others.contains(one)).filter_map(|one| one.split_once('/'))
 }
@@ -120,14 +119,14 @@ impl Member {
         report
     }
 
-    /// Whether a node that the previous status confirms may still be deleted: it exists, as far as is known, and the live role names it.
+    /// Whether a node that the previous status confirms may still be deleted: it exists, as far as known, and the live role names it.
     fn is_still_confirmed(&self, confirmed: &str, live: Option<&BTreeSet<String>>) -> bool {
         let (Some(deleted), Some(live)) = (&self.guard.deleted, live) else { return true };
         let Some((node, uid)) = confirmed.split_once('/') else { return false };
         live.contains(node) && deleted.iter().all(|one| one.uid != uid)
     }
 
-    /// The report without a decision. As long as a decision is expected soon, such as at a start, the previous report stays.
+    /// Returns the report without a decision. While a decision is expected soon, for example after a start, the previous report remains.
     fn undecided(&self, view: &View, previous: &Status) -> ccm::GuardStatus {
         let before = Deletion { confirmed: Vec::new(), ..previous.node_deletion.clone() };
         let Some(is_safe) = self.why_undecided(view, &before.phase) else {
@@ -143,8 +142,8 @@ impl Member {
         ccm::GuardStatus { is_safe: Some(is_safe), deletion }
     }
 
-    /// The status, reason and message of the condition without a decision; `None` if a decision is expected soon. `before` is the phase
-    /// in the previous status.
+    /// Returns the status, reason and message of the condition without a decision, or `None` if a decision is expected soon. `before` is
+    /// the phase in the previous status.
     fn why_undecided(&self, view: &View, before: &str) -> Option<(&'static str, &'static str, String)> {
         if self.is_removed() {
             let message =
@@ -213,7 +212,7 @@ impl Member {
         ccm::GuardStatus { deletion, is_safe }
     }
 
-    /// Status, reason and message of the condition; `None` if the permissions are not known.
+    /// Returns the status, reason and message of the condition, or `None` if the permissions are unknown.
     fn is_safe(
         &self,
         observer: &Observer,
@@ -223,7 +222,8 @@ impl Member {
     ) -> Option<(&'static str, &'static str, String)> {
         if lifecycle == Lifecycle::Disabled {
             let is_off = "spec.controllers.cloudNodeLifecycle is Disabled";
-            // Permissions that others grant are not checked: only the policy would keep the cloud-controller-manager from using them.
+            // Permissions that the operator has not granted are not checked: only the policy keeps the cloud-controller-manager from using
+            // them.
             let lacks_policy = withheld.is_some() && self.live_policy(observer).is_none();
             return Some(if lacks_policy {
                 not_enforced(is_off, guard, withheld)
@@ -279,7 +279,7 @@ impl Member {
         })
     }
 
-    /// The names of the nodes that the cloud-controller-manager would delete. If a decision is expected soon, the previous names stay.
+    /// Returns the names of the nodes that the cloud-controller-manager would delete, or the previous names if a decision is expected soon.
     pub(in super::super) fn gone_nodes(&self, view: &View, previous: &Status) -> BTreeSet<String> {
         match &self.guard.decision {
             Some(decision) => decision.asked_for.iter().cloned().collect(),

@@ -1,4 +1,4 @@
-//! Withdraws names from the roles that allow nodes to be deleted (IO), before and independently of the rest of the plan. No failure of
+//! Withdraws names from the roles that allow the deletion of nodes (IO), before and independently of the rest of the plan. No failure of
 //! the rest may keep a permission alive.
 
 use std::{
@@ -29,7 +29,7 @@ use crate::{
 /// The prefix of the kinds of policies and their bindings.
 const POLICY: &str = "ValidatingAdmissionPolicy";
 
-/// The number of tries at the end of the process.
+/// The number of attempts at the end of the process.
 const TRIES: usize = 3;
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -44,13 +44,13 @@ fn roles(observer: &Observer) -> impl Iterator<Item = &Value> {
     of_kind.flat_map(|(_, live)| live).filter(|live| is_of_guard(live))
 }
 
-/// The names that the live roles of a member grant; `None` while the roles have not been seen.
+/// Returns the names that the live roles of a member grant, or `None` while the roles have not been seen.
 pub(super) fn granted_to(observer: &Observer, name: &str) -> Option<BTreeSet<String>> {
     let is_seen = observer.ours().any(|(location, _)| location.kind.kind == CLUSTER_ROLE.kind);
     is_seen.then(|| roles(observer).filter(|live| owner(live) == name).flat_map(granted).collect())
 }
 
-/// The members whose roles allow nodes to be deleted now, or did so a moment ago.
+/// The members whose roles allow the deletion of nodes now, or did so recently.
 pub(in super::super) struct Grants {
     /// The time at which the role of each `CloudControllerManager` was last known to grant a name.
     seen: BTreeMap<String, Instant>,
@@ -89,20 +89,20 @@ impl Grants {
         self.granting.is_empty()
     }
 
-    /// Whether an object is a policy that has to stay, because an API server may still know the previous state of its role.
+    /// Whether an object is a policy that must be kept, because an API server may still know the previous state of its role.
     pub(in super::super) fn may_lag(&self, live: &Value) -> bool {
         let is_recent = self.seen.contains_key(owner(live)) || self.started.elapsed() < REFRESH;
         is_recent && live["kind"].as_str().is_some_and(|kind| kind.starts_with(POLICY)) && is_of_guard(live)
     }
 
-    /// The times at which policies that have to stay may be deleted.
+    /// The times at which these policies may be deleted.
     pub(in super::super) fn due(&self) -> impl Iterator<Item = Instant> {
         self.seen.values().chain([&self.started]).map(|seen| *seen + REFRESH).filter(|due| *due > Instant::now())
     }
 }
 
 impl Ccms {
-    /// Withdraws each name that is not confirmed now. This includes the names of members that are paused or removed, or have no plan.
+    /// Withdraws each name that is not confirmed now, including the names of members that are paused or removed, or have no plan.
     pub(in super::super) async fn withdraw_grants(&mut self, view: &mut View) {
         let wanted: BTreeMap<_, _> =
             self.fleet.iter().map(|(name, member)| (name.clone(), member.guard.deletable.granted.clone())).collect();
@@ -203,7 +203,7 @@ impl Ccms {
     }
 }
 
-/// A live role without its rules, for a role without a plan.
+/// Returns a live role without its rules, for a role that is not planned.
 fn minimal(live: &Value) -> Option<Object> {
     let metadata = json!({"name": live["metadata"]["name"], "labels": live["metadata"]["labels"]});
     let (version, kind) = (&live["apiVersion"], &live["kind"]);
@@ -261,10 +261,10 @@ mod tests {
             "fieldsV1": {"f:rules": {}}}])
     }
 
-    /// An API server with a role that grants two names. It refuses changes until it is to accept them.
+    /// An API server with a role that grants two names. It refuses changes until `accepts` is set.
     #[derive(Clone, Default)]
     struct Server {
-        /// The names that are left by each attempt.
+        /// The names that each attempt leaves.
         attempts: Arc<Mutex<Vec<BTreeSet<String>>>>,
         accepts: Arc<AtomicBool>,
     }

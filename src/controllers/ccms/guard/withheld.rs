@@ -23,15 +23,15 @@ use crate::{
     plan::kubernetes::guard::{is_of_guard, is_policy},
 };
 
-/// The time in which a refused write of a policy is not retried.
+/// The pause before a refused write of a policy is retried.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// The policies whose writes were refused for want of a permission, with the error and its time.
+/// The policies whose writes were refused because of a missing permission, with the error and its time.
 #[derive(Default)]
 pub(in super::super) struct Withheld(BTreeMap<Key, (String, Instant)>);
 
 impl Withheld {
-    /// Updates which of these policies could be written in the last pass.
+    /// Records which of these policies could be written in the last pass.
     pub(in super::super) fn note(&mut self, policies: &BTreeSet<Key>, applier: &Applier) {
         self.0.retain(|key, _| policies.contains(key));
         for key in policies {
@@ -39,7 +39,7 @@ impl Withheld {
         }
     }
 
-    /// Updates one policy from its result. Without a write the permission is not known.
+    /// Updates one policy from its result. Without a write, the permission is unknown.
     fn note_one(&mut self, key: &Key, failure: Option<&Stopped>, is_settled: bool) {
         match failure {
             Some(stopped) if stopped.is_denied => {
@@ -62,7 +62,7 @@ impl Withheld {
         self.0.contains_key(key)
     }
 
-    /// Why the policies of a member are not written, if so.
+    /// Returns the reason why the policies of a member are not written.
     pub(in super::super) fn why(&self, member: &Member, observer: &Observer) -> Option<String> {
         let own = member.optional_policies().map(Object::key).find_map(|key| self.0.get(&key));
         let refused = own.map(|(error, _)| error.clone());
@@ -70,7 +70,7 @@ impl Withheld {
     }
 }
 
-/// The error of a location that the operator may not watch, once the permission is missing for certain.
+/// Returns the error of a location that the operator may not watch, once the permission is certainly missing.
 pub(in super::super) fn denied(observer: &Observer, location: &Location) -> Option<String> {
     let is_denied = |problem: &&Problem| {
         problem.denied_since.is_some() && problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now()

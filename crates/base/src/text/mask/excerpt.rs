@@ -1,8 +1,8 @@
 //! The beginning of a message without the secrets of the object that it is about (pure).
 //!
-//! Others write both the message and the object, so the work grows with the sum of their lengths and not with the
-//! product: an automaton of all parts of the message reads each secret once. It has at most two states for each byte of
-//! the message (the suffix automaton of Blumer and others: The smallest automaton recognizing the subwords of a text,
+//! Both the message and the object are untrusted, so the work grows with the sum of their lengths and not with the
+//! product: an automaton of all substrings of the message reads each secret once. It has at most two states for each byte
+//! of the message (the suffix automaton of Blumer and others: The smallest automaton recognizing the subwords of a text,
 //! 1985).
 
 use std::{collections::BTreeMap, ops::Range};
@@ -18,30 +18,30 @@ pub struct Excerpt<'a> {
     /// The other secrets in it.
     hidden: Vec<Range<usize>>,
     states: Vec<State>,
-    /// The state behind each byte.
+    /// The state after each byte.
     behind: Vec<usize>,
     is_cut: bool,
-    /// How many bytes before the cut begin a secret, of which the rest is cut off.
+    /// The number of bytes before the cut that begin a secret whose rest is cut off.
     cut_secret: usize,
 }
 
-/// The state behind parts of a text that end at the same places.
+/// The state after substrings that end at the same positions.
 #[derive(Default)]
 struct State {
     /// The length of the longest of them.
     length: usize,
-    /// The state of their longest ending that ends at more places; the first state has none.
+    /// The state of their longest suffix that ends at more positions; the first state has none.
     ending: Option<usize>,
     next: BTreeMap<u8, usize>,
-    /// The length of the longest secret that is one of them, or an ending of them.
+    /// The length of the longest secret that is one of them, or a suffix of them.
     secret: usize,
     /// Whether they end at the end of the text.
     is_last: bool,
 }
 
 impl<'a> Excerpt<'a> {
-    /// At most so many bytes of a message. If it is longer, what looks like a secret in the whole is masked as well: a cut can hide
-    /// what shows it, such as the host behind the password of a URL, or the end of JSON.
+    /// Takes at most `most` bytes of a message. In a longer message, secret-like text of the whole message is masked as well: a cut can
+    /// remove its evidence, such as the host behind the password of a URL, or the end of JSON.
     pub fn of(message: &'a str, most: usize) -> Self {
         let end = (0..=most.min(message.len())).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
         let (text, is_cut) = (&message[..end], end < message.len());
@@ -60,7 +60,7 @@ impl<'a> Excerpt<'a> {
         excerpt
     }
 
-    /// Masks a secret wherever it stands, and what the cut has left of it.
+    /// Masks every copy of a secret, and its beginning before the cut.
     pub fn hide(&mut self, secret: &str) {
         let mut state = 0;
         for (length, byte) in secret.bytes().enumerate() {
@@ -109,7 +109,7 @@ impl<'a> Excerpt<'a> {
         self.behind.push(new);
     }
 
-    /// The state behind a state's longest part and a byte. Where other parts share it, it becomes one of its own.
+    /// Returns the state after a state's longest substring and a byte. Splits it off if other substrings share it.
     fn exactly(&mut self, state: usize, byte: u8) -> usize {
         let (shared, length) = (self.states[state].next[&byte], self.states[state].length + 1);
         if self.states[shared].length == length {
@@ -168,7 +168,7 @@ mod tests {
             ("the hunter2 is wrong", 11, &["hunter2"], "the ***…"),
             ("the hunter2 is wrong", 14, &["hunter2"], "the *** is…"),
             ("täglich", 2, &[], "t…"),
-            // What looks like a secret only with what is cut off.
+            // These look like secrets only with the text that is cut off.
             ("get https://user:pass@host/ now", 20, &[], "get https://user:***…"),
             (r#"{"token":"abc","msg":"x y"} "#, 17, &[], r#"{"token":"***","m…"#),
             ("login with password \"hun ter2\" failed", 25, &[], "login with password \"***…"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// As slowly and simply.
+        /// Compares with a slow and simple implementation.
         #[test]
         fn it_masks_every_byte_of_a_copy_and_no_other(
             message in "[ab é]{0,24}", secrets in prop::collection::vec("[ab é]{1,5}", 0..5), most in 0..30_usize

@@ -21,12 +21,12 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     let documents = documents(text);
     let is_line = !text.trim().contains('\n');
     let is_yaml = documents.roots.iter().any(|root| match &root.shape {
-        // A line such as `failed to pull the image: not found` is no YAML.
+        // A line such as `failed to pull the image: not found` is not YAML.
         Shape::Block(members) => !is_line || members.iter().all(|member| !member.key.contains(' ')),
         Shape::Flow(_) | Shape::List(_) => true,
         _ => false,
     });
-    // Texts that are both are rare; then what either finds is a secret.
+    // Texts that are both are rare; then the secrets of both count.
     match (ini(text), is_yaml) {
         (Some(found), true) if documents.error.is_none() => found.into_iter().chain(yaml(text, &documents)).collect(),
         (Some(found), _) => found,
@@ -42,7 +42,7 @@ pub(super) fn json(text: &str) -> Option<Vec<Range<usize>>> {
         return None;
     }
     let mut found = Vec::new();
-    // Whether each open container is an object, and where the value of a secret's key began, with its depth.
+    // Whether each open container is an object, and the start of the value of a secret's key, with its depth.
     let (mut objects, mut secret) = (Vec::new(), None);
     let (mut at, mut is_key, mut is_secret) = (mark, false, false);
     while let Some(first) = text[at..].chars().next() {
@@ -72,7 +72,7 @@ pub(super) fn json(text: &str) -> Option<Vec<Range<usize>>> {
             blank if blank.is_whitespace() => {}
             '"' if is_key => {
                 let written = &text[at..end];
-                // A name that cannot be decoded may be any.
+                // A name that cannot be decoded may be the name of a secret.
                 is_secret = serde_json::from_str::<String>(written).map_or(true, |key| is_secret_key(&key));
             }
             _ if is_secret => found.push(inside_quotes(text, at..end)),
@@ -97,7 +97,7 @@ fn ini(text: &str) -> Option<Vec<Range<usize>>> {
         if let Some(key) = key {
             let is_secret = is_secret_key(key);
             let start = text[..part.start].rfind('\n').map_or(0, |at| at + 1);
-            // A secret may look like the name of another one.
+            // A secret may look like the name of another secret.
             let is_value = is_open && !text[start..part.end].trim_end_matches('=').contains('=');
             is_open = is_value || (is_secret && written.trim().is_empty());
             hides_line = is_secret || is_open;
@@ -111,7 +111,7 @@ fn ini(text: &str) -> Option<Vec<Range<usize>>> {
             }
             continue;
         }
-        // What stands behind a secret may be a part of it: the value ends at `#` and `;`.
+        // The text after a secret may be a part of it: the value ends at `#` and `;`.
         let end = part.start + written.find('\n').unwrap_or(written.len());
         if std::mem::take(&mut hides_line) {
             found.push(part.start..end);
@@ -125,7 +125,7 @@ fn ini(text: &str) -> Option<Vec<Range<usize>>> {
     Some(found)
 }
 
-/// The secrets of all documents up to the first syntax error, and of the text behind it.
+/// Returns the secrets of all documents up to the first syntax error, and of the text after it.
 fn yaml(text: &str, documents: &Documents) -> Vec<Range<usize>> {
     let Documents { roots, end, .. } = documents;
     let end = *end;
@@ -138,7 +138,7 @@ fn yaml(text: &str, documents: &Documents) -> Vec<Range<usize>> {
     }
     let Walk { secrets, mut scalars, .. } = walk;
     let mut found: Vec<_> = scalars.iter().flat_map(|scalar| words::secrets(text, scalar.clone())).collect();
-    // What is left are comments and punctuation.
+    // The rest is comments and punctuation.
     scalars.extend(secrets.iter().cloned());
     scalars.sort_by_key(|scalar| scalar.start);
     let mut comments = Reader::default();
@@ -158,7 +158,7 @@ fn yaml(text: &str, documents: &Documents) -> Vec<Range<usize>> {
 #[derive(Default)]
 struct Walk<'a> {
     text: &'a str,
-    /// The places of anchored values and keys. An alias as the value of a secret's key makes them secret.
+    /// The positions of anchored values and keys. An alias as the value of a secret's key makes them secret.
     anchors: BTreeMap<usize, (Range<usize>, Option<&'a Node>)>,
     secrets: Vec<Range<usize>>,
     /// The other scalars and keys.
@@ -183,7 +183,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Nothing of the node stands at or behind `limit`, where the next one begins.
+    /// The node ends before `limit`, where the next one begins.
     fn visit(&mut self, node: &'a Node, limit: usize) {
         let limit = if matches!(node.shape, Shape::Flow(_)) { limit.min(node.span.end) } else { limit };
         let members = node.members();
@@ -209,8 +209,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// All between a key's colon and the end of its value: a password that begins with `!` or `&` is a tag or an anchor to
-    /// the parser, and none of the value.
+    /// Returns the whole range between a key's colon and the end of its value: to the parser, a password that begins with
+    /// `!` or `&` is a tag or an anchor and not part of the value.
     fn value(&self, key: &Range<usize>, value: &Node, limit: usize) -> Option<Range<usize>> {
         let behind = self.text.get(key.end..limit)?;
         let colon = key.end + behind.find(':')? + 1;
@@ -227,7 +227,7 @@ impl<'a> Walk<'a> {
         Some(inside_quotes(self.text, start..colon + secret.len()))
     }
 
-    /// Makes the targets of the aliases in a secret secret as well, each once.
+    /// Also marks the targets of aliases in a secret as secret, each once.
     fn follow(&mut self, secret: &'a Node) {
         let mut open = vec![secret];
         while let Some(node) = open.pop() {
@@ -245,7 +245,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the last value in a value is omitted: the parser places no tag and no anchor of it.
+/// Whether the last value in a value is omitted: the parser does not locate its tag or anchor.
 fn ends_with_omitted(node: &Node) -> bool {
     match &node.shape {
         Shape::List(items) => items.last().is_some_and(ends_with_omitted),
@@ -254,7 +254,7 @@ fn ends_with_omitted(node: &Node) -> bool {
     }
 }
 
-/// A value without the quotes around it.
+/// Returns a value without the quotes around it.
 fn inside_quotes(text: &str, value: Range<usize>) -> Range<usize> {
     let written = &text[value.clone()];
     let is_quoted = |quote: char| written.len() > 1 && written.starts_with(quote) && written.ends_with(quote);

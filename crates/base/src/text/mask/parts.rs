@@ -1,9 +1,9 @@
-//! The ends of the parts of a line, each found once (pure). A line without blanks may name a thousand secrets. If each
-//! of them looked for the next blank, the work would grow with the square of the line's length.
+//! Finds the end of each part of a line only once (pure). A line without blanks may name a thousand secrets. If each of
+//! them searched for the next blank, the work would grow with the square of the line's length.
 
 use crate::text::work;
 
-/// The parts of a line, asked for at ever later places.
+/// The parts of a line, for queries at ascending positions.
 pub(super) struct Parts<'a> {
     line: &'a str,
     ends: fn(char) -> bool,
@@ -11,22 +11,22 @@ pub(super) struct Parts<'a> {
     last: Option<Part>,
 }
 
-/// The part of a line around a place.
+/// The part of a line around a position.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     /// The end of the part.
     pub(super) end: usize,
-    /// The end of its measured prefix; less than the start if the prefix is empty.
+    /// The end of its measured prefix; may be before the queried position if the prefix is empty.
     pub(super) measured: usize,
 }
 
 impl<'a> Parts<'a> {
-    /// Parts that end at some characters. Each is measured: how many of its bytes come before a place that counts from its end.
+    /// Creates parts that end at characters matching `ends`. `measure` returns the number of bytes of a part that count.
     pub(super) fn new(line: &'a str, ends: fn(char) -> bool, measure: fn(&str) -> usize) -> Self {
         Self { line, ends, measure, last: None }
     }
 
-    /// The part around a place, which is not before the places that were asked for.
+    /// Returns the part around a position, which must not be before an earlier query.
     pub(super) fn around(&mut self, place: usize) -> Part {
         if let Some(part) = self.last.filter(|part| place <= part.end) {
             return part;

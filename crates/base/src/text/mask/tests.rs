@@ -61,7 +61,7 @@ fn secrets_without_a_separator_are_masked() {
         ("the key AKIAIOSFODNN7EXAMPLE is unknown", "the key *** is unknown"),
         ("sent Authorization: Basic dXNlcjpwYXNz to it", "sent Authorization: Basic *** to it"),
         ("GET https://user:pa/ss@host/path failed", "GET https://user:***@host/path failed"),
-        // Quoted as Go does, also in a JSON string.
+        // Quoted as in Go, also in a JSON string.
         ("login with password \"hunter2\" failed", "login with password \"***\" failed"),
         ("login with password \\\"hun ter2\\\" failed", "login with password \\\"***\\\" failed"),
         ("password \"hun\\\"ter2\" is wrong", "password \"***\" is wrong"),
@@ -75,7 +75,7 @@ fn secrets_without_a_separator_are_masked() {
         ("invalid token ab12+/cd==", "invalid token ***"),
         ("token hvs.CAESIGFuZXhhbXBsZQ is revoked", "token *** is revoked"),
         ("token MTk4NjIyNDgzNDcxOTI1.Cl2FMQ.ZnCjm1XVW7vRze4b7C is revoked", "token *** is revoked"),
-        // What is none.
+        // No secrets.
         ("password policy", "password policy"),
         ("token expired", "token expired"),
         ("key /etc/kubernetes/pki/sa.key", "key /etc/kubernetes/pki/sa.key"),
@@ -276,7 +276,7 @@ fn assert_hidden(planted: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// With other lines around it, with another line break, and deeper in the text.
+/// Adds other lines around a text, changes its line breaks, or moves it deeper.
 fn around(text: &str, form: usize, open: &str, before: &str, after: &str, close: &str) -> String {
     let text =
         if form & 1 == 0 { format!("{open}{text}{close}") } else { format!("{open}{before}{text}{after}{close}") };
@@ -319,7 +319,7 @@ proptest! {
         assert_hidden(&text)?;
     }
 
-    /// Also in texts that no parser accepts.
+    /// This includes texts that no parser accepts.
     #[test]
     fn no_secret_on_the_line_of_its_key_is_shown(
         before in "[ \t#;/*-]{0,3}",

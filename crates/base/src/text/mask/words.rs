@@ -14,18 +14,18 @@ use crate::text::{
     work,
 };
 
-/// The first characters of a comment or a list's item.
+/// The first characters of a comment or a list item.
 const MARKERS: [char; 7] = [' ', '\t', '#', ';', '/', '*', '-'];
 
 /// Names of secrets in the query of a URL that are harmless elsewhere.
 const QUERY: [&str; 5] = ["key", "sig", "signature", "code", "xamzsignature"];
 
-/// The bytes of the secrets in a part of a text.
+/// Returns the byte ranges of the secrets in a part of a text.
 pub(super) fn secrets(text: &str, part: Range<usize>) -> Vec<Range<usize>> {
     Reader::default().read(text, part)
 }
 
-/// The secrets of a message.
+/// Returns the secrets of a message.
 pub(super) fn of_message(line: &str) -> Vec<Range<usize>> {
     Reader { is_message: true, ..Reader::default() }.read(line, 0..line.len())
 }
@@ -38,19 +38,19 @@ pub(super) struct Reader {
     is_message: bool,
     /// In a private key.
     private_key: bool,
-    /// The value of a secret's key goes on in the lines that are indented deeper than this.
+    /// The value of a secret's key continues in lines that are indented deeper than this.
     block: Option<usize>,
     /// The value continues until this character closes it.
     open: Option<Open>,
     /// The value continues in the next line, after a `\`.
     is_continued: bool,
-    /// The key was the end of a line.
+    /// The previous line ended with the key.
     is_key: bool,
-    /// Where the last part ended.
+    /// The end of the last part.
     end: usize,
 }
 
-/// A quote or a bracket, and how many are open.
+/// A quote or a bracket, and its nesting depth.
 #[derive(Clone, Copy)]
 struct Open {
     left: char,
@@ -59,7 +59,7 @@ struct Open {
 }
 
 impl Reader {
-    /// Reads a part of a text, behind the parts before it.
+    /// Reads a part of a text, after the parts before it.
     pub(super) fn read(&mut self, text: &str, part: Range<usize>) -> Vec<Range<usize>> {
         let (mut found, mut start) = (Vec::new(), part.start);
         for line in text[part].split_inclusive('\n') {
@@ -78,7 +78,7 @@ impl Reader {
         let mut start = part.start;
         for line in text[part].split_inclusive('\n') {
             if let Some(at) = line.find('#').map(|at| start + at) {
-                // Another line than a comment ends what a comment began.
+                // A line without a comment ends the value that a comment began.
                 if text[self.end.min(at)..at].matches('\n').count() != 1 {
                     *self = Self::default();
                 }
@@ -124,7 +124,7 @@ impl Reader {
         found
     }
 
-    /// The part of a line that belongs to a private key.
+    /// Returns the part of a line that belongs to a private key.
     fn pem(&mut self, line: &str) -> Option<Range<usize>> {
         const END: &str = "-----";
         let begins = line.find("-----BEGIN ").and_then(|at| {
@@ -138,7 +138,7 @@ impl Reader {
         Some(begins.unwrap_or(line.len() - line.trim_start().len())..line.len())
     }
 
-    /// The values of keys with the names of secrets.
+    /// Returns the values of keys with the names of secrets.
     fn values(&mut self, line: &str, indent: usize) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -186,7 +186,7 @@ impl Reader {
                 None => continue,
             };
             let from = line.len() - value.len();
-            // A flag ends at a blank, and so does what may be a secret in prose.
+            // A flag's value ends at a blank, as does a possible secret in prose.
             let is_flag = word.starts_with("--") && behind.starts_with('=');
             let is_assigned = behind.starts_with('=') || behind.starts_with(":=");
             if is_flag || (self.is_message && !value.starts_with(['[', '{'])) {
@@ -222,7 +222,7 @@ impl Reader {
 }
 
 impl Open {
-    /// The quote or bracket at the beginning of a value, if the line does not close it.
+    /// Returns the quote or bracket at the beginning of a value, if the line does not close it.
     fn in_value(value: &str) -> Option<Self> {
         let left = value.chars().next()?;
         let right = match left {
@@ -235,7 +235,7 @@ impl Open {
         Self { left, right, depth: 1 }.after(&value[1..])
     }
 
-    /// The quotes and brackets that are open after a line.
+    /// Returns the quotes and brackets that are open after a line.
     fn after(mut self, line: &str) -> Option<Self> {
         for character in line.chars() {
             if character == self.right {
@@ -255,7 +255,7 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '/' | '\\' | '%')
 }
 
-/// The kinds of objects that have names like those of secrets.
+/// Kinds whose objects often have names like those of secrets.
 const KINDS: [&str; 6] = ["secret", "secrets", "configmap", "volume", "serviceaccount", "credentialsrequest"];
 
 /// Whether a quoted word is an object's name in a message, as in `secret "cloud-credentials" not found` and
@@ -269,7 +269,7 @@ fn names_an_object(before: &str, rest: &str) -> bool {
 /// The characters that may follow a word in prose.
 const PUNCTUATION: [char; 4] = [',', '.', ';', ':'];
 
-/// The quoted word at a place of a line, with its quotes and without the punctuation in front of its end.
+/// Returns the quoted word at a position of a line, with its quotes. The measured prefix excludes punctuation at its end.
 fn quoted(line: &str, from: usize) -> Option<Part> {
     let text = &line[from..];
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
@@ -278,17 +278,17 @@ fn quoted(line: &str, from: usize) -> Option<Part> {
     Some(Part { end: from + length, measured: from + text[..length].trim_end_matches(PUNCTUATION).len() })
 }
 
-/// Whether a word in prose, without the punctuation behind it, looks like a secret and not like an English word or a path.
+/// Whether a word in prose, without the punctuation after it, looks like a secret and not like an English word or a path.
 fn looks_secret(bare: &str) -> bool {
     !bare.starts_with('/') && (bare.len() >= TOKEN || bare.contains(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether this is what follows `Basic`: a user and a password in base64.
+/// Whether a word can follow `Basic`: a user and a password in base64.
 fn is_basic(word: &str) -> bool {
     STANDARD.decode(word).is_ok_and(|bytes| bytes.contains(&b':') && bytes.iter().all(|byte| *byte >= b' '))
 }
 
-/// The position of the closing quote of a string, or the end of the text.
+/// Returns the position of the closing quote of a string, or the end of the text.
 pub(super) fn string_end(text: &str, open: usize) -> usize {
     let mut escaped = false;
     for (at, character) in text[open + 1..].char_indices() {
@@ -301,7 +301,7 @@ pub(super) fn string_end(text: &str, open: usize) -> usize {
     text.len()
 }
 
-/// The passwords in `scheme://user:password@host`.
+/// Returns the passwords in `scheme://user:password@host`.
 fn passwords(text: &str) -> Vec<Range<usize>> {
     let is_end = |c| matches!(c, ' ' | '\t' | '"' | '\'');
     let mut words = Parts::new(text, is_end, |word| word.rfind('@').map_or(0, |at| at + 1));
@@ -314,7 +314,7 @@ fn passwords(text: &str) -> Vec<Range<usize>> {
             let user_info = start..start + text[start..end].rfind('@')?;
             let user = text[user_info.clone()].split(':').next().unwrap_or_default();
             let password = user_info.start + user.len() + 1;
-            // A token stands in the place of the user, with any password or none.
+            // A token may replace the user, with any password or none.
             let is_token = user.len() >= TOKEN;
             let secret = if is_token { user_info.start } else { password };
             (secret < user_info.end).then_some(secret..user_info.end)
@@ -322,8 +322,8 @@ fn passwords(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Whether a password with a slash that is not encoded may have ended the authority of a URL early: what stands behind the colon is then
-/// no port. If an `@` follows in the same word, the authority ends there.
+/// Whether an unencoded slash in a password may have ended the authority of a URL early: then the text after the colon is not a port.
+/// If an `@` follows in the same word, the authority ends there.
 fn has_slash_in_password(authority: &str) -> bool {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let begins_password = authority.split_once(':').is_some_and(|(user, port)| !user.is_empty() && !is_port(port));

@@ -6,16 +6,16 @@ use granit_parser::Event;
 
 use super::outline::Events;
 
-/// The memory that a text needs, in numbers that are independent of its reader.
+/// The memory that a text needs, in units that are independent of its reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Its keys, values, lists, mappings and documents.
+    /// The number of its keys, values, lists, mappings and documents.
     pub values: usize,
-    /// How many of them are mappings, which take most memory.
+    /// The number of mappings, which take most memory.
     pub mappings: usize,
     /// The bytes of its keys and scalars.
     pub bytes: usize,
-    /// The bytes of the paths of its values: of the keys that lead to each. Walking over the values takes as much time.
+    /// The bytes of the paths of its values: the keys that lead to each. Walking over the values takes as much time.
     pub paths: usize,
 }
 
@@ -53,8 +53,8 @@ impl Cost {
     }
 }
 
-/// The cost of a text up to its first syntax error, where its reader stops, or up to where it is more than this. An alias costs as
-/// much as what it stands for, and whatever is in an anchor costs it once more, because the reader keeps it.
+/// Returns the cost of a text up to its first syntax error, where its reader stops, or until it exceeds `most`. An alias costs as much
+/// as its target, and the content of an anchor costs twice, because the reader keeps a copy.
 pub fn cost(text: &str, most: Cost) -> Cost {
     let mut events = Events::new(text);
     let (mut total, mut anchors) = (Cost::default(), HashMap::new());
@@ -90,7 +90,7 @@ pub fn cost(text: &str, most: Cost) -> Cost {
             }
             Event::Alias(anchor) => {
                 let mut cost = anchors.get(&anchor).copied().unwrap_or_default();
-                // Its own paths are counted from the root of the document, which is more than enough.
+                // The paths of its target are counted from the root of the document, an upper bound.
                 cost.paths = cost.paths.saturating_add(cost.values.saturating_mul(at));
                 total = total.plus(cost.plus(one(0)).times(copies));
                 path.pass(0);
@@ -105,25 +105,25 @@ pub fn cost(text: &str, most: Cost) -> Cost {
     total
 }
 
-/// The place of the next value in a document.
+/// The position of the next value in a document.
 #[derive(Clone, Copy, Debug, Default)]
 struct Path {
     /// The bytes of the keys and of the slashes that lead to it.
     length: usize,
-    /// The length of the path to the mapping that it is in; `None` in a list.
+    /// The length of the path to its mapping; `None` in a list.
     mapping: Option<usize>,
     /// Whether the next value is a key of the mapping.
     is_key: bool,
 }
 
 impl Path {
-    /// The first place in the list or mapping that is there.
+    /// Returns the first position in the list or mapping at this position.
     fn below(self, is_mapping: bool) -> Self {
         let length = self.length.saturating_add(1);
         Self { length, mapping: is_mapping.then_some(length), is_key: is_mapping }
     }
 
-    /// Goes on behind a value, which may be a key of this many bytes.
+    /// Moves past a value, which may be a key of this many bytes.
     fn pass(&mut self, bytes: usize) {
         if let Some(around) = self.mapping {
             self.length = if self.is_key { around.saturating_add(bytes) } else { around };

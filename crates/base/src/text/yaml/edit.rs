@@ -1,6 +1,6 @@
 //! Sets values of a YAML text and keeps every other byte (pure).
 //!
-//! It edits text only. Anchors, merge keys and rare layouts can give the result another meaning, so the caller parses
+//! It edits text only. Anchors, merge keys and rare layouts can change the meaning of the result, so the caller parses
 //! and compares the result.
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::text::{
     yaml::outline::{Member, Node, Shape, outline},
 };
 
-/// Sets the value at a path of keys in the first document. `None` when the layout does not allow it.
+/// Sets the value at a path of keys in the first document. Returns `None` if the layout does not allow it.
 pub fn set(text: &str, path: &[&str], value: &Value) -> Option<String> {
     let outline = outline(text).ok()??;
     let (range, replacement) = place(text, &outline.root, path, value)?;
@@ -21,7 +21,7 @@ pub fn set(text: &str, path: &[&str], value: &Value) -> Option<String> {
     Some(edited)
 }
 
-/// Makes one document with the value `from` one with the value `to`, with its comments. `None` when the layout does not allow it.
+/// Changes a document with the value `from` to the value `to` and keeps its comments. Returns `None` if the layout does not allow it.
 pub fn change(text: &str, from: &Value, to: &Value) -> Option<String> {
     let mut edited = text.to_owned();
     for (path, value) in differences(from, to) {
@@ -32,7 +32,7 @@ pub fn change(text: &str, from: &Value, to: &Value) -> Option<String> {
     is_right.then_some(edited)
 }
 
-/// The innermost values that differ, by their paths. A value that is gone differs in what held it.
+/// Returns the innermost values that differ, with their paths. A removed value counts as a difference of its parent.
 fn differences<'a>(from: &Value, to: &'a Value) -> Vec<(Vec<String>, &'a Value)> {
     let inside = |key: String, from: Option<&Value>, to: &'a Value| match from {
         Some(from) => {
@@ -86,7 +86,7 @@ fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range
     }
 }
 
-/// Whether a key is the number of an item.
+/// Whether a key is the index of an item.
 fn is_item(list: &Node, key: &str) -> bool {
     matches!(&list.shape, Shape::List(items) if key.parse().is_ok_and(|index: usize| index < items.len()))
 }
@@ -183,7 +183,7 @@ mod tests {
     fn what_cannot_be_edited_is_left_to_the_caller() {
         assert_eq!(set("? a\n: 1\n", &["a"], &json!(2)), None);
         assert_eq!(set("- a\n", &["a"], &json!(2)), None);
-        // The indent of the next line would have to be found.
+        // The edit would need the indentation of the next line.
         assert_eq!(change("- a: 1\n", &json!([{"a": 1}]), &json!([{"a": 1, "b": 2}])), None);
         assert_eq!(change("- a\n", &json!(["a"]), &json!([])), None);
     }

@@ -9,7 +9,7 @@ use crate::text::{
 #[derive(Clone, Debug, Default)]
 pub struct Lines(Option<Value>);
 
-/// A value: less than a [`Node`], as many are kept, and with members that are found without looking at all of them.
+/// A value: smaller than a [`Node`], because many are kept, and with members that are found by binary search.
 #[derive(Clone, Debug)]
 struct Value {
     /// Its first line, from 1.
@@ -31,8 +31,8 @@ impl Lines {
         Self(Some(Value::of(root)))
     }
 
-    /// The line, from 1, of the value at a JSON pointer, or of the nearest value around it when the value is absent. It is
-    /// the line of the value's key where it has one.
+    /// Returns the line, from 1, of the value at a JSON pointer, or of the nearest value around it if the value is absent. It
+    /// is the line of the value's key if it has one.
     pub fn of(&self, pointer: &str) -> usize {
         let Some(root) = &self.0 else { return 1 };
         let (mut value, mut found) = (root, root.line);
@@ -67,7 +67,7 @@ impl Value {
                 let members = members.iter();
                 let mut members: Vec<_> =
                     members.map(|one| (one.key.as_str().into(), one.line, Self::of(&one.value))).collect();
-                // Stable: of several without a name the first one counts.
+                // Stable: of several members without a name, the first one counts.
                 members.sort_by(|(one, ..): &(Box<str>, _, _), (other, ..)| one.cmp(other));
                 Content::Mapping(members.into())
             }

@@ -1,6 +1,6 @@
 //! The places of values in a YAML text (pure).
 //!
-//! It knows places, not values: [`super::from_str`] parses the values and refuses repeated keys. The parser limits the
+//! It finds places, not values: [`super::from_str`] parses the values and refuses repeated keys. The parser limits the
 //! depth of nesting. Aliases are not followed.
 
 use std::{collections::BTreeSet, ops::Range};
@@ -24,7 +24,7 @@ pub struct Outline {
 /// A value.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its bytes, without anchor, tag and comment. Empty for an omitted value.
+    /// Its byte range, without anchor, tag and comment. Empty for an omitted value.
     pub span: Range<usize>,
     /// Its first line, from 1.
     pub(super) line: usize,
@@ -83,20 +83,20 @@ impl Node {
         matches!(self.shape, Shape::Scalar)
     }
 
-    /// The line and the text of a key that its mapping has already. The reader finds only those with the same tag.
+    /// Returns the line and the text of a key that its mapping repeats. The reader finds only repeated keys with the same tag.
     pub(super) fn repeated_key(&self) -> Option<(usize, &str)> {
         if let Shape::List(items) = &self.shape {
             return items.iter().find_map(Self::repeated_key);
         }
         let mut seen = BTreeSet::new();
         self.members().iter().find_map(|Member { key, line, value, .. }| {
-            // What is merged may come in several parts. A key that is no scalar has no text.
+            // A mapping may have several merge keys. A key that is not a scalar has no text.
             let is_repeated = !matches!(key.as_str(), "" | "<<") && !seen.insert(key.as_str());
             if is_repeated { Some((*line, key.as_str())) } else { value.repeated_key() }
         })
     }
 
-    /// The members of a mapping, in their order; none for anything else.
+    /// The members of a mapping, in their order; empty for any other value.
     pub fn members(&self) -> &[Member] {
         match &self.shape {
             Shape::Block(members) | Shape::Flow(members) => members,
@@ -104,13 +104,13 @@ impl Node {
         }
     }
 
-    /// The first member with a key.
+    /// Returns the first member with a key.
     pub fn member(&self, key: &str) -> Option<&Member> {
         self.members().iter().find(|member| member.key == key)
     }
 }
 
-/// The places of the values of the first document; `None` without a document, as in a text of comments.
+/// Returns the places of the values of the first document; `None` without a document, as in a text of comments.
 pub fn outline(text: &str) -> Result<Option<Outline>, Problem> {
     let mut events = Events::new(text);
     let Some((root, end)) = events.document()? else { return Ok(None) };
@@ -120,7 +120,7 @@ pub fn outline(text: &str) -> Result<Option<Outline>, Problem> {
     Ok(Some(Outline { root, end, next }))
 }
 
-/// The roots of every document, without the empty ones.
+/// Returns the root of every document that is not empty.
 pub(super) fn roots(text: &str) -> Result<Vec<Node>, Problem> {
     let Documents { mut roots, error, .. } = documents(text);
     roots.retain(|root| !matches!(root.shape, Shape::Null));
@@ -153,7 +153,7 @@ pub fn documents(text: &str) -> Documents {
     }
 }
 
-/// The scalars without quotes and tag, keys too, up to the first syntax error, each with its line.
+/// Returns the scalars and keys without quotes and tag, up to the first syntax error, each with its line.
 pub fn plain_scalars(text: &str) -> Vec<(usize, String)> {
     let mut events = Events::new(text);
     let events = std::iter::from_fn(|| events.next().ok().flatten());
@@ -164,13 +164,13 @@ pub fn plain_scalars(text: &str) -> Vec<(usize, String)> {
     plain.collect()
 }
 
-/// How deeply values may be nested. No configuration comes near it, and each level takes a piece of the stack.
+/// The maximum nesting depth of values. No configuration comes near it, and each level takes a piece of the stack.
 const DEEPEST: usize = 100;
 
-/// An event of the parser.
+/// The events of the parser.
 pub(super) struct Events<'a> {
     text: &'a str,
-    /// How deeply the current value is nested.
+    /// The nesting depth of the current value.
     depth: usize,
     parser: Parser<'a, StrInput<'a>>,
 }
@@ -189,7 +189,7 @@ impl<'a> Events<'a> {
         })
     }
 
-    /// The next document, and the byte where it ends.
+    /// Reads the next document. Also returns the byte where it ends.
     fn document(&mut self) -> Result<Option<(Node, usize)>, Problem> {
         let mut root = None;
         while let Some((event, span)) = self.next()? {
@@ -266,7 +266,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The parser ends a block where the next node begins, after comments that do not belong to it.
+/// Returns the end of a block: the parser ends it where the next node begins, after comments that do not belong to it.
 fn end(style: StructureStyle, closed: usize, last: Option<Range<usize>>, start: usize) -> usize {
     match style {
         StructureStyle::Flow => closed,
@@ -274,7 +274,7 @@ fn end(style: StructureStyle, closed: usize, last: Option<Range<usize>>, start: 
     }
 }
 
-/// The JSON pointer of a member.
+/// Returns the JSON pointer of a member.
 pub fn child(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }

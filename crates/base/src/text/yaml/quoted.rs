@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::Error;
 use crate::text::terminal::steers;
 
-/// Whether a document may hold such a text.
+/// Whether a document may contain such a text.
 pub(super) fn may_need(document: &str) -> bool {
     document.contains(steers) || document.lines().any(begins_with_tab)
 }
@@ -31,8 +31,8 @@ fn needs(text: &str) -> bool {
     text.contains(steers) || (is_block() && lines.next().is_some_and(begins_with_tab))
 }
 
-/// Writes a document with quotes around these texts: each is first written as a word that nothing else in it holds, which is replaced
-/// afterwards.
+/// Writes a document with quotes around these texts. Each is first written as a word that occurs nowhere else in the document, and
+/// replaced afterwards.
 pub(super) fn write(value: &impl Serialize, plain: &str) -> Result<String, Error> {
     let mut value = serde_json::to_value(value).map_err(|error| Error::new(error.to_string()))?;
     let mark = mark_beside(plain);
@@ -49,13 +49,13 @@ pub(super) fn write(value: &impl Serialize, plain: &str) -> Result<String, Error
     Ok(document)
 }
 
-/// How the word begins that stands for a text.
+/// The beginning of the word that replaces a text.
 const MARK: &str = "quoted";
 
-/// A short word that a document does not hold, found in one walk over it, whatever its writer has put there to be in the way.
+/// Returns a short word that a document does not contain, found in one walk over it, even if its author tries to prevent that.
 fn mark_beside(plain: &str) -> String {
     let behind = plain.split(MARK).skip(1);
-    // Each part ends before the next one, so that no digit is looked at twice.
+    // Each part ends before the next one, so that every digit is read once.
     let numbers = behind.filter_map(|part| part.split_once('q').and_then(|(number, _)| number.parse::<usize>().ok()));
     let taken: BTreeSet<_> = numbers.collect();
     let free = (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default();
@@ -85,7 +85,7 @@ fn replace(value: &mut Value, mark: &str, texts: &mut HashMap<String, String>) {
     }
 }
 
-/// A text in double quotes, on one line. Source of the escapes: YAML 1.2.2, section 5.7.
+/// Writes a text in double quotes, on one line. Source of the escapes: YAML 1.2.2, section 5.7.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -158,7 +158,7 @@ mod tests {
             assert_eq!(mark_beside(&plain), mark);
             assert!(!plain.contains(mark), "{mark}");
         }
-        // The mark stands for each text, so that a long one would take the product of its length and their number.
+        // Each text is written as the mark, so a long mark would take the product of its length and their number.
         let texts = vec!["\tb\n"; 2_000];
         let value = json!({"a": format!("quoted{}", "q".repeat(1 << 18)), "b": texts});
         assert_eq!(from_str::<Value>(&to_string(&value).unwrap()).unwrap(), value);

@@ -21,7 +21,7 @@ pub const FEDERATED_TOKEN_FILE: &str = "azure_federated_token_file";
 /// The file of the tenant's ID.
 pub const TENANT_ID: &str = "azure_tenant_id";
 
-/// Why the credentials cannot be injected.
+/// The reason why the credentials cannot be injected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The client ID is missing.
@@ -41,7 +41,7 @@ pub enum Error {
     Config(Problem),
 }
 
-/// The credentials; a blank one counts as missing.
+/// The credentials; a blank value counts as missing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The application's ID.

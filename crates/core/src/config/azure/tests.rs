@@ -48,7 +48,7 @@ fn what_is_added_is_written_as_the_object_is() {
 fn members_are_matched_as_go_does() {
     let own = r#""clusterServiceLoadBalancerHealthProbeMode":"shared""#;
     for (source, cloud_name, expected) in [
-        // In any case, and given in another one than the API's.
+        // In any case, also in a different case than the API's.
         (
             r#"{"CLOUD":"azurechinacloud","VmType":"vmss",X}"#,
             "AzureChinaCloud",
@@ -73,7 +73,7 @@ fn members_are_matched_as_go_does() {
             "",
             r#"{"cloud":"AzurePublicCloud","vmType":"vmss","vmtype":"vmss",X,"vmType":"vmss"}"#,
         ),
-        // Go folds two letters beyond ASCII.
+        // Go folds two non-ASCII letters.
         (
             "{\"cloud\":\"\",\"vmType\":\"vmss\",\"clu\u{17f}terServiceLoadBalancerHealthProbeMode\":\"x\"}",
             "",
@@ -207,7 +207,7 @@ fn errors_name_the_place_and_hold_no_values() {
     assert!(azure("{}", "azurepubliccloud").is_err());
 }
 
-/// Some JSON, with own, known, unknown, repeated and nested members, and spaces.
+/// Generates JSON with owned, known, unknown, repeated and nested members, and spaces.
 fn object() -> impl Strategy<Value = String> {
     let cloud = prop::sample::select(vec![r#""""#, r#"" ""#, "null", r#""azurePUBLICcloud""#, r#""AzurePublicCloud""#]);
     let text = prop::sample::select(vec![r#""""#, r#""vmss""#, r#""shared""#, "\"é\u{2028}\"", "null"]);
@@ -268,7 +268,7 @@ proptest! {
         }
         prop_assert!(after[before.len()..].iter().all(|(name, _)| OWNED.contains(&name.as_str())));
 
-        // The same, as another reader sees it.
+        // The same checks with another reader.
         if let (Ok(Value::Object(before)), Ok(Value::Object(after))) = (serde_json::from_str(&source), serde_json::from_str(&first.text)) {
             for (name, value) in before.iter().filter(|(name, _)| !OWNED.iter().any(|owned| is_named(name, owned))) {
                 prop_assert_eq!(after.get(name), Some(value));
@@ -292,7 +292,7 @@ proptest! {
     #[test]
     fn takes_what_gos_decoder_takes(text in "[{}\\[\\]:,\"\\\\ u0d8a-c1.e+-]{0,12}") {
         let object = matches!(serde_json::from_str(&text), Ok(Value::Object(_)));
-        // Half a surrogate pair in a value is no error to Go, and none here.
+        // A lone surrogate in a value is valid in Go, and here.
         prop_assert!(!object || stack(&text).is_ok());
     }
 

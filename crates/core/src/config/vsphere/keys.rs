@@ -82,7 +82,7 @@ fn mismatches<'a>(section: &'a Section, value: &'a Value) -> Vec<(Vec<&'a str>, 
     found
 }
 
-/// The type that a value must have, if it has another. Null is always valid.
+/// Returns the required type if a value has another one. Null is always valid.
 fn mismatch(kind: Kind, value: &Value) -> Option<&'static str> {
     let is_scalar = |value: &Value| !value.is_array() && !value.is_object();
     let (right, wanted) = match kind {
@@ -97,7 +97,7 @@ fn mismatch(kind: Kind, value: &Value) -> Option<&'static str> {
     (!right && !value.is_null()).then_some(wanted)
 }
 
-/// A missing value that the cloud-controller-manager requires, with its path.
+/// Returns a missing value that the cloud-controller-manager requires, with its path.
 pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
     let is_set = |value: &Value, key: &str| match &value[key] {
         Value::Null => false,
@@ -169,17 +169,17 @@ pub(super) fn ignored(root: &Node) -> Vec<Problem> {
     warnings
 }
 
-/// A key up to a colon: without a space behind the colon, the rest is its value.
+/// Returns a key up to a colon: without a space after the colon, the rest is its value.
 fn name_of(member: &Member) -> &str {
     member.key.split_once(':').map_or(&member.key, |(name, _)| name)
 }
 
-/// The name of a vCenter or of a class, as chosen by the user, unless it may hold a value.
+/// Returns the name of a vCenter or of a class, as chosen by the user, unless it may contain a value.
 fn shown(name: &str) -> &str {
     if name.contains(|c: char| c == ':' || c == '=' || c.is_whitespace()) { "<name>" } else { name }
 }
 
-/// A warning about a key of a section without effect. The key is repeated only with a hint: it may be a part of a secret.
+/// Returns a warning about a key without effect. It repeats the key only with a hint, because the key may be part of a secret.
 fn warning(member: &Member, section: &str, hint: &str) -> Option<Problem> {
     let what = match (section, hint) {
         ("", "") => "this key".to_owned(),
@@ -200,12 +200,12 @@ fn nearest<'a>(hints: &Hints, key: &str, known: impl Iterator<Item = &'a String>
     }
 }
 
-/// A key without dashes and case.
+/// Returns a key without dashes and case.
 fn bare(key: &str) -> String {
     key.replace(['-', '_'], "").to_lowercase()
 }
 
-/// The section to which a key belongs.
+/// Returns the section that a key belongs to.
 fn home(key: &str) -> Option<String> {
     let section = KEYS.vsphere.iter().find(|section| section.keys.contains_key(key))?;
     Some(if section.each { format!("{}.<name>", section.name) } else { section.name.clone() })

@@ -105,7 +105,7 @@ impl Converted {
         Ok(())
     }
 
-    /// The mapping for a section's keys.
+    /// Returns the mapping for a section's keys.
     fn members(&mut self, section: &Section, header: &Header) -> Option<&mut Map<String, Value>> {
         let mut members = object(&mut self.document, &section.name)?;
         if section.each {
@@ -118,7 +118,7 @@ impl Converted {
         Some(members)
     }
 
-    /// An error where the cloud-controller-manager has one; a warning where it disables the section.
+    /// Fails if the cloud-controller-manager would fail; warns if it would disable the section.
     fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Problem> {
         if section.is_required() {
             return Err(Problem::at(line, message));
@@ -136,13 +136,13 @@ fn object<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<
     map.entry(key).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
-/// The name of a key in INI: `internal-vm-network-name` for `internalVmNetworkName`.
+/// Returns the name of a key in INI: `internal-vm-network-name` for `internalVmNetworkName`.
 fn dashes(key: &str) -> String {
     let dash = |letter: char| letter.is_ascii_uppercase().then_some('-');
     key.chars().flat_map(|letter| dash(letter).into_iter().chain([letter.to_ascii_lowercase()])).collect()
 }
 
-/// A value as YAML; blank is unset. The error is the expected type.
+/// Converts a value to YAML; a blank value is unset. The error is the expected type.
 fn value(name: &str, kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static str> {
     let Some(text) = written else {
         // A key without a value is true, if it is a boolean.

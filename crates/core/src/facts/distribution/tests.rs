@@ -37,7 +37,7 @@ fn each_distribution_is_known_by_its_nodes() {
     ] {
         assert_eq!(of_node(&live), expected, "{live}");
     }
-    // Since Kubernetes 1.34 kubeadm leaves nothing but its name on what it writes.
+    // Since Kubernetes 1.34 the field manager is the only mark that kubeadm leaves.
     let mut live = node(&control_plane(""), &none, plain, ubuntu);
     live["metadata"]["managedFields"] = json!([{"manager": "kubelet"}, {"manager": "kubeadm", "operation": "Update"}]);
     assert_eq!(of_node(&live), Some(Distribution::Kubeadm));

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The volume with external providers, and where the operator has it.
+/// The volume with external providers, and its mount path.
 const PROVIDERS: &str = "providers";
 const PROVIDERS_PATH: &str = "/etc/ccm-operator/providers";
 
@@ -20,21 +20,21 @@ const PROVIDERS_PATH: &str = "/etc/ccm-operator/providers";
 const POLICY: &str = "provider-policy";
 const POLICY_FILE: &str = "policy.yaml";
 
-/// The part of the external providers that an installation carries.
+/// The external providers that an installation contains.
 #[derive(Clone, Debug, Default)]
 pub struct CarriedProviders {
     /// Their packages.
     pub packages: Vec<Package>,
     /// The text of the policy for them.
     pub policy: Option<String>,
-    /// The built-in providers whose place they may take, by name.
+    /// The names of the built-in providers that they may replace.
     pub replace: Vec<String>,
-    /// The removed providers whose objects are to be deleted, by name.
+    /// The names of the removed providers whose objects must be deleted.
     pub remove: Vec<String>,
 }
 
 impl CarriedProviders {
-    /// The `ConfigMap`s that carry them, as (file, object). The digests are in the operator's arguments.
+    /// Returns the `ConfigMap`s with the packages and the policy, as (file, object). Their digests are in the operator's arguments.
     pub fn config_maps(&self, namespace: &str) -> Result<Vec<(String, Value)>, provider::Error> {
         let of_package = |package: &Package| {
             Ok((format!("04_provider_{}.configmap.yaml", package.name()), package.config_map(namespace)?))
@@ -51,7 +51,7 @@ impl CarriedProviders {
         Ok(config_maps)
     }
 
-    /// Mounts them in the operator's Deployment.
+    /// Mounts the `ConfigMap`s in the operator's Deployment.
     pub(super) fn mount(&self, deployment: &mut Object) {
         let of_package = |package: &Package| json!({"configMap": {"name": format!("provider-{}", package.name())}});
         let policy = self.policy.as_ref().map(|_| json!({"configMap": {"name": POLICY}}));
@@ -61,7 +61,7 @@ impl CarriedProviders {
         }
     }
 
-    /// The arguments of the operator that name them.
+    /// Returns the operator's arguments for the providers.
     pub(super) fn arguments(&self) -> Vec<String> {
         let of_package =
             |package: &Package| format!("--provider={PROVIDERS_PATH}/{}.tar@{}", package.name(), package.digest());

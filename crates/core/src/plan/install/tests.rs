@@ -109,7 +109,7 @@ fn the_operator_holds_nothing_that_gives_it_more() {
     let catalog = embedded::catalog().unwrap();
     let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     let (_, objects) = printed(&installation(&catalog, &all));
-    // Why a node waits stands in the log of a pod.
+    // The log of a pod shows why a node waits.
     let looks = ["/pods:list ", "/pods/log:get "];
     let held = ["", "kube-system", NAME].into_iter().flat_map(|namespace| held(&objects, namespace));
     for permission in held.filter(|permission| !looks.contains(&&**permission)) {
@@ -183,7 +183,7 @@ fn namespaces_are_those_that_are_given() {
     let subjects = objects.iter().filter_map(|object| object["subjects"].as_array()).flatten();
     assert!(subjects.map(|subject| &subject["namespace"]).all(|namespace| namespace == "own"));
     assert!(text.contains("--namespaces=cloud,other"), "{text}");
-    // Its labels are not ours to change, and it must outlive the operator.
+    // Its labels belong to the administrator, and it must outlive the operator.
     installation.operator_namespace = "cloud".into();
     assert!(find(&printed(&installation).1, "Namespace", "cloud", "").is_none());
 }
@@ -270,7 +270,7 @@ fn the_operator_may_let_nodes_be_deleted_only_if_that_is_asked_for() {
     assert!(has_flag);
 }
 
-/// Taken over, it may not take away the policies and roles of others.
+/// A compromised operator must not be able to delete other policies and roles.
 #[test]
 fn what_has_no_namespace_is_changed_by_name() {
     let catalog = embedded::catalog().unwrap();
@@ -353,7 +353,7 @@ fn the_certificate_of_the_metrics_comes_from_a_secret_that_may_be_missing() {
     assert_eq!(container["volumeMounts"], json!([mount]));
     let flag = format!("--metrics-cert-dir={CERTIFICATE_PATH}");
     assert!(container["args"].as_array().unwrap().contains(&json!(flag)), "{container}");
-    // Reading it is the kubelet's part.
+    // The kubelet reads the Secret.
     assert!(!held(&objects, NAME).iter().any(|permission| permission.contains("secrets")));
 }
 

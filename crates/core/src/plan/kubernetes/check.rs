@@ -7,12 +7,12 @@ use crate::{
     text::{Problem, located, mask, suggest::did_you_mean},
 };
 
-/// An error in what a `CloudControllerManager` asks for.
+/// Returns the error for a field of a `CloudControllerManager`.
 pub(in crate::plan) fn asked(ccm: &Ccm, field: &str, problem: impl Into<String>) -> Error {
     Error::Asked { ccm: ccm.name.clone(), field: field.to_owned(), problem: problem.into() }
 }
 
-/// A field that asks for what cannot be done, and what is wrong with it.
+/// A field with an unsupported request, and its problem.
 pub(super) type Unfit = (String, String);
 
 #[allow(clippy::unnecessary_wraps, reason = "rules end with it")]
@@ -51,7 +51,7 @@ pub(super) fn credentials(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm)
     unfit("credentials", problem)
 }
 
-/// Without a controller of its own the cloud-controller-manager would run all.
+/// Without an enabled controller of its own, the cloud-controller-manager would run all of them.
 pub(super) fn node_manager(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let name = descriptor.node_manager.as_ref().filter(|_| descriptor.own(ccm).controllers().next().is_none())?;
     let problem = "initializes nodes, so the cloud-controller-manager itself would run nothing: enable another one";
@@ -104,7 +104,7 @@ pub(super) fn placement(provider: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     unfit("placement.nodeSelector", problem)
 }
 
-/// The configuration: whether there may or must be one, and its text where it stands in the object itself.
+/// Checks whether a configuration is allowed or required, and the text of an inline configuration.
 pub(super) fn configuration(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let name = &descriptor.name;
     let (file, config) = match (&descriptor.cloud_config, &ccm.spec.cloud_config) {
@@ -125,7 +125,7 @@ pub(super) fn configuration(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Cc
     unfit(&format!("cloudConfig.inline{place}"), message)
 }
 
-/// The settings of an inline configuration that the cloud-controller-manager would ignore, for people.
+/// Returns human-readable warnings about settings of an inline configuration that the cloud-controller-manager would ignore.
 pub fn ignored(descriptor: &Descriptor, ccm: &Ccm) -> Vec<String> {
     let text = ccm.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
     let warnings = descriptor.cloud_config.as_ref().zip(text).and_then(|(file, text)| file.check(text).ok());

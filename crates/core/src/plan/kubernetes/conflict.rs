@@ -1,7 +1,7 @@
 //! Decides whether two `CloudControllerManager`s can be in one cluster (pure).
 //!
-//! k8s.io/cloud-provider v0.36.2 sees all nodes and all Services: nothing limits a cloud-controller-manager to those of
-//! its cloud. Two may run the node controllers only if each leaves the nodes of the other alone. Two service
+//! k8s.io/cloud-provider v0.36.2 watches all nodes and all Services: nothing limits a cloud-controller-manager to its own
+//! cloud. Two of them may run the node controllers only if each ignores the nodes of the other. Two service
 //! controllers would both create a load balancer for each Service and write its only status. Two route controllers
 //! would write the same condition of each node.
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The configuration with which the workload of a `CloudControllerManager` runs.
+/// The configuration of the running workload of a `CloudControllerManager`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     /// The controllers.
@@ -23,19 +23,19 @@ pub struct Running {
     pub lease_name: String,
 }
 
-/// Which of two that exclude each other stays: the first one here, and of the same the older one.
+/// The rank of a `CloudControllerManager` in a conflict. The first variant wins; with equal variants, the older object wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// It runs, and everything in its spec is in effect.
     Runs,
-    /// It is installed, and its spec asks for more than what runs.
+    /// It is installed, and its spec requests more than the running configuration.
     Changes,
     /// It is not installed yet.
     New,
 }
 
 impl Standing {
-    /// Of a `CloudControllerManager`, which may be on its way to run.
+    /// Returns the rank of a `CloudControllerManager`, which may still be starting.
     pub fn of(ccm: &Ccm, is_installed: bool, running: Option<&Running>) -> Self {
         let is_as_asked = |running: &Running| {
             running.lease_name == ccm.lease_name() && ccm.controllers().all(|one| running.controllers.contains(&one))
@@ -49,7 +49,7 @@ impl Standing {
     }
 }
 
-/// A `CloudControllerManager` as it runs, whatever it asks for now.
+/// Returns a `CloudControllerManager` with its running configuration instead of the requested one.
 pub fn as_it_runs(ccm: &Ccm, running: &Running) -> Ccm {
     let mut ccm = ccm.clone();
     let is_on = |controller: Controller| running.controllers.contains(&controller);
@@ -64,9 +64,9 @@ pub fn as_it_runs(ccm: &Ccm, running: &Running) -> Ccm {
     ccm
 }
 
-/// The reason why two `CloudControllerManager`s exclude each other, for people.
+/// Returns a human-readable reason if two `CloudControllerManager`s exclude each other.
 pub fn conflict(catalog: &Catalog, ccm: &Ccm, other: &Ccm) -> Option<String> {
-    // One of an unknown provider never runs.
+    // A CloudControllerManager with an unknown provider never runs.
     let cloud = |one: &Ccm| catalog.kubernetes_of(&one.spec.provider).ok().map(|found| &found.descriptor);
     let are_apart = leave_each_other(cloud(ccm)?, cloud(other)?);
     let lease = |one: &Ccm| (one.spec.namespace.clone(), one.lease_name());
@@ -95,8 +95,8 @@ pub fn conflict(catalog: &Catalog, ccm: &Ccm, other: &Ccm) -> Option<String> {
     ))
 }
 
-/// Whether the cloud-controller-managers of two clouds leave the nodes of each other alone. A node without a providerID does not count:
-/// as long as it waits for its initialization it is not asked for, and one that does not wait is nobody's.
+/// Whether the cloud-controller-managers of two clouds ignore the nodes of each other. A node without a providerID does not count:
+/// while it waits for its initialization no cloud is queried for it, and a node that does not wait belongs to no cloud.
 fn leave_each_other(one: &Descriptor, other: &Descriptor) -> bool {
     let owns_none = |one: &Descriptor, other: &Descriptor| {
         one.nodes.other_cloud_provider_id != Answer::Gone
@@ -170,7 +170,7 @@ mod tests {
             (("aws", &nodes), ("vsphere", &nodes), Some("cloudNode, cloudNodeLifecycle runs")),
             (("vsphere", &nodes), ("hcloud", &nodes[..1]), Some("takes the nodes of the other for gone")),
             (("vsphere", &nodes), ("hcloud", &["service"]), None),
-            // Each answers with an error, but one takes providerIDs of the other for its own.
+            // Both answer with an error, but one treats providerIDs of the other as its own.
             (("openstack", &nodes), ("stackit", &nodes[1..]), Some("cloudNodeLifecycle runs")),
             (("none", &nodes), ("aws", &nodes), None),
         ] {

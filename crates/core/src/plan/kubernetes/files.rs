@@ -19,7 +19,7 @@ use crate::{
 
 const TRUST_BUNDLE: &str = "trust-bundle";
 
-/// The file of the trusted certificates, where programs look for them.
+/// The file name under which programs look for trusted certificates.
 const CERTIFICATES: &str = "ca-certificates.crt";
 
 /// Sets the sources of the volumes, and the variables with credentials.
@@ -57,7 +57,7 @@ pub(super) fn mount(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) {
     }
 }
 
-/// Gives a volume its source, or takes it out with its mounts, and with the variables that name a file in it.
+/// Sets the source of a volume, or removes the volume with its mounts and the variables that name a file in it.
 fn source(object: &mut Object, name: &str, source: Option<&Value>) {
     let Some(volumes) = pod_mut(object).and_then(|pod| pod.get_mut("volumes")).and_then(Value::as_array_mut) else {
         return;
@@ -83,20 +83,20 @@ fn source(object: &mut Object, name: &str, source: Option<&Value>) {
     }
 }
 
-/// Folders, none of them in another one, in their order. A path that is in one of them comes next behind it, so that it is compared
-/// with few.
+/// Sorted folders, none of which contains another one. A path in a folder sorts directly after that folder, so that few comparisons
+/// find it.
 struct Folders<'a>(Vec<&'a Path>);
 
 impl<'a> Folders<'a> {
     fn new(folders: impl Iterator<Item = &'a str>) -> Self {
         let mut folders: Vec<_> = folders.map(Path::new).collect();
         folders.sort_unstable();
-        // By their parts, the folders in one follow it.
+        // Paths sort by component, so the subfolders of a folder follow it.
         folders.dedup_by(|inner, outer| inner.starts_with(outer));
         Self(folders)
     }
 
-    /// Whether a path is in one of them, or is one.
+    /// Whether a path is one of the folders or in one of them.
     fn contain(&self, path: &str) -> bool {
         let path = Path::new(path);
         let behind = self.0.partition_point(|folder| {
@@ -121,12 +121,12 @@ fn of_config_map(named: &KeyReference, file: &str) -> Value {
     json!({"configMap": {"name": named.name, "items": [{"key": named.key, "path": file}]}})
 }
 
-/// The ConfigMap with a configuration that stands in the object itself.
+/// Returns the name of the ConfigMap for an inline configuration.
 fn inline_name(ccm: &Ccm) -> String {
     ccm.named("cloud-controller-manager-config")
 }
 
-/// The ConfigMap with a configuration that stands in the object itself, if one does.
+/// Returns the ConfigMap for an inline configuration, if there is one.
 pub(super) fn inline(descriptor: &Descriptor, ccm: &Ccm) -> Option<Object> {
     let file = &descriptor.cloud_config.as_ref()?.file;
     let text = ccm.spec.cloud_config.as_ref()?.inline.as_ref()?;

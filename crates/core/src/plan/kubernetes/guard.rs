@@ -1,7 +1,7 @@
 //! The objects that keep a cloud-controller-manager from deleting unconfirmed nodes (pure): the manifests of `guard/`.
 //!
-//! The policy exists in every mode, so that a permission which somebody else grants to the ServiceAccount deletes nothing.
-//! The permission itself, by name, exists only where nodes may be deleted. A plan lists no nodes and grants nothing:
+//! The policy exists in every mode, so that a permission from another client lets the ServiceAccount delete nothing.
+//! The permission itself, by name, exists only if nodes may be deleted. A plan lists no nodes and grants nothing:
 //! [`confirm`] adds the confirmed nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use crate::{
 /// The suffix of the names of the objects, after the name of the account.
 const SUFFIX: &str = "-delete-nodes";
 
-/// The variable of the policy that is the list.
+/// The variable of the policy with the list.
 const CONFIRMED: &str = "confirmed";
 
 /// The guard of a cloud-controller-manager.
@@ -39,7 +39,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Of a `CloudControllerManager`; `None` if its pods have no account.
+    /// Returns the guard of a `CloudControllerManager`, or `None` if its pods have no account.
     pub fn of(provider: &Kubernetes, ccm: &Ccm) -> Option<Self> {
         let account = provider.account()?;
         let user = format!("system:serviceaccount:{}:{}", ccm.spec.namespace, ccm.named(account));
@@ -48,12 +48,12 @@ impl Guard {
     }
 }
 
-/// The name of the objects of a guard, of the only `CloudControllerManager` of a cluster; `None` if its pods have no account.
+/// Returns the name of a guard's objects if the cluster has one `CloudControllerManager`, or `None` if its pods have no account.
 pub fn name(provider: &Kubernetes) -> Option<String> {
     provider.account().map(|account| format!("{account}{SUFFIX}"))
 }
 
-/// The objects: the policy and its binding, and where nodes may be deleted the permission by name.
+/// Plans the policy and its binding and, if nodes may be deleted, the permission by name.
 pub(super) fn objects(provider: &Kubernetes, ccm: &Ccm) -> Result<Vec<Object>, Error> {
     let (Some(account), Some(role), Some(guard)) = (provider.account(), name(provider), Guard::of(provider, ccm))
     else {
@@ -86,7 +86,7 @@ pub(super) fn objects(provider: &Kubernetes, ccm: &Ccm) -> Result<Vec<Object>, E
     Ok(objects)
 }
 
-/// Enters what is confirmed into an object of a plan, if it is one of the guard.
+/// Adds the confirmed nodes to a planned object, if it belongs to the guard.
 pub fn confirm(object: &mut Object, deletable: &Deletable) {
     if !is_of_guard(object.value()) {
         return;
@@ -98,19 +98,19 @@ pub fn confirm(object: &mut Object, deletable: &Deletable) {
     }
 }
 
-/// Whether an object is a policy or its binding: it denies, and grants nothing.
+/// Whether an object is a policy or its binding, which deny requests and grant nothing.
 pub fn is_policy(object: &Object) -> bool {
     object.kind().is_policy()
 }
 
-/// Whether an object is one of a guard, by its name: that of an account is followed by what it is for.
+/// Whether an object belongs to a guard, by its name: the name of an account, followed by the suffix.
 pub fn is_of_guard(object: &Value) -> bool {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let instance = object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default();
     name.strip_suffix(&format!("-{instance}")).unwrap_or(name).ends_with(SUFFIX)
 }
 
-/// The list of a live policy that is otherwise as planned; `None` if it is not.
+/// Returns the list of a live policy, or `None` if the rest of the policy differs from the plan.
 pub fn listed(planned: &Object, live: &Value) -> Option<BTreeSet<String>> {
     let expression = variable(live, CONFIRMED)?.as_str()?;
     let items = expression.strip_prefix('[')?.strip_suffix(']')?;
@@ -122,13 +122,13 @@ pub fn listed(planned: &Object, live: &Value) -> Option<BTreeSet<String>> {
     (planned.value()["spec"] == live["spec"] && live["metadata"]["deletionTimestamp"].is_null()).then_some(listed)
 }
 
-/// The names that a live role grants.
+/// Returns the node names in the rules of a live role.
 pub fn granted(live: &Value) -> BTreeSet<String> {
     let names = items(&live["rules"]).iter().flat_map(|rule| items(&rule["resourceNames"]));
     names.filter_map(Value::as_str).map(ToOwned::to_owned).collect()
 }
 
-/// No rule without names: it would be for every node.
+/// Returns no rule if there are no names: it would apply to every node.
 fn rules(granted: &BTreeSet<String>) -> Value {
     if granted.is_empty() {
         return json!([]);
@@ -147,18 +147,18 @@ fn set(policy: &mut Value, name: &str, expression: String) {
     }
 }
 
-/// A list of texts in CEL.
+/// Formats a list of texts in CEL.
 fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
     format!("[{}]", texts.map(|text| literal(text)).collect::<Vec<_>>().join(", "))
 }
 
-/// A map of texts in CEL.
+/// Formats a map of texts in CEL.
 fn map(texts: &BTreeMap<String, String>) -> String {
     let pairs: Vec<_> = texts.iter().map(|(key, value)| format!("{}: {}", literal(key), literal(value))).collect();
     format!("{{{}}}", pairs.join(", "))
 }
 
-/// A text in CEL.
+/// Formats a text in CEL.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }

@@ -20,10 +20,10 @@ use crate::{
     text::suggest::did_you_mean,
 };
 
-/// The version of a container's image for a `CloudControllerManager`.
+/// Chooses the version of a container's image for a `CloudControllerManager`.
 pub fn choose(container: &str, image: &ProviderImage, ccm: &Ccm) -> Result<Choice, Error> {
     let minor = ccm.cluster.minor;
-    // Another repository has tags of its own, and a digest is pulled whichever the tag. A mirror has those of the provider.
+    // Another repository has its own tags, and a digest is pulled regardless of the tag. A mirror has the provider's tags.
     let is_pulled_by_tag = has_own_repository(image, ccm) && given_digest(container, ccm).is_none();
     let choice = match &ccm.spec.image.version {
         Some(tag) => Some(image.versions.asked(tag, minor, is_pulled_by_tag)),
@@ -35,7 +35,7 @@ pub fn choose(container: &str, image: &ProviderImage, ccm: &Ccm) -> Result<Choic
     })
 }
 
-/// The reference of a container's image for a `CloudControllerManager`, with its digest where one is known.
+/// Returns the reference of a container's image for a `CloudControllerManager`, with its digest if known.
 pub fn reference(container: &str, image: &ProviderImage, ccm: &Ccm) -> Result<String, Error> {
     let mut choice = choose(container, image, ccm)?;
     let of_provider = choice.digest.filter(|_| has_own_repository(image, ccm));
@@ -43,7 +43,7 @@ pub fn reference(container: &str, image: &ProviderImage, ccm: &Ccm) -> Result<St
     Ok(choice.reference(&repository(image, ccm)))
 }
 
-/// The repository of an image for a `CloudControllerManager`.
+/// Returns the repository of an image for a `CloudControllerManager`.
 pub(in crate::plan) fn repository(image: &ProviderImage, ccm: &Ccm) -> String {
     let given = &ccm.spec.image;
     match (&given.repository, &given.registry_mirror) {
@@ -53,24 +53,24 @@ pub(in crate::plan) fn repository(image: &ProviderImage, ccm: &Ccm) -> String {
     }
 }
 
-/// The repository of an image at a mirror: the path stays.
+/// Returns the repository of an image at a mirror, which keeps the path.
 pub(in crate::plan) fn mirrored(image: &ProviderImage, mirror: &str) -> String {
     let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
     format!("{mirror}/{path}")
 }
 
-/// Whether the image is the provider's, itself or by a mirror.
+/// Whether the image is the provider's, directly or through a mirror.
 fn has_own_repository(image: &ProviderImage, ccm: &Ccm) -> bool {
     ccm.spec.image.repository.as_ref().is_none_or(|given| *given == image.repository)
 }
 
-/// The digest that a `CloudControllerManager` names for a container's image. [`digest_problem`] sees to it that `digest` is of a single image.
+/// Returns the digest that a `CloudControllerManager` names for a container's image. [`digest_problem`] limits `digest` to a single image.
 fn given_digest<'a>(container: &str, ccm: &'a Ccm) -> Option<&'a str> {
     let image = &ccm.spec.image;
     image.digests.get(container).or(image.digest.as_ref()).map(String::as_str)
 }
 
-/// Sets the images of an object, and the Secrets by which they are pulled.
+/// Sets the images of an object, and the Secrets for pulling them.
 pub(super) fn set(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) -> Result<(), Error> {
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
@@ -86,7 +86,7 @@ pub(super) fn set(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) -> Re
     Ok(())
 }
 
-/// A repository and a single digest are of one image.
+/// Checks that a repository and a single digest are used for one image only.
 pub(super) fn digest_problem(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let (image, images) = (&ccm.spec.image, &descriptor.images);
     if images.len() < 2 {
@@ -102,7 +102,7 @@ pub(super) fn digest_problem(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &C
     unfit("image.digest", format!("{several}: give image.digests, by container: {{{}}}", containers.join(", ")))
 }
 
-/// Each digest is of a container that there is.
+/// Checks that each digest names an existing container.
 pub(super) fn containers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let known = || descriptor.images.keys().map(String::as_str);
     let unknown = ccm.spec.image.digests.keys().find(|name| !descriptor.images.contains_key(*name))?;
@@ -111,8 +111,8 @@ pub(super) fn containers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) 
     unfit("image.digests", problem)
 }
 
-/// Where a provider names its images by digest, somebody has reviewed these. Another one of the same repository needs the digest of
-/// whoever asks for it. So does one of an external provider, whatever it names: a policy allows it tags, and each only by its text.
+/// Images that a provider names by digest are reviewed. Any other image of the same repository needs a digest from the user. So does
+/// one of an external provider, even without other digests: a policy allows tags, each only by its exact text.
 pub(super) fn pinned(provider: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
     let tag = ccm.spec.image.version.as_ref()?;
     let descriptor = &provider.descriptor;

@@ -13,10 +13,10 @@ use crate::{
     provider::kubernetes::{CONTROL_PLANE_LABEL, ProviderImage},
 };
 
-/// The architectures of nodes that Kubernetes is built for and clouds offer.
+/// The node architectures that Kubernetes supports and clouds offer.
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 
-/// The replicas of a Deployment: as asked for, or else two where there are two nodes for them.
+/// Returns the replicas of a Deployment: as requested, or else two, or one if there is only one node.
 pub(super) fn replicas(ccm: &Ccm) -> u8 {
     ccm.spec.placement.replicas.unwrap_or(if ccm.cluster.control_plane_nodes == 1 { 1 } else { 2 })
 }
@@ -59,7 +59,7 @@ pub(super) fn place<'a>(
     Ok(())
 }
 
-/// The only architecture that all images are built for: on nodes of another one the pods would not start.
+/// Returns the common architecture of all images if there is only one: on other nodes, the pods would not start.
 fn only_architecture<'a>(images: impl Iterator<Item = &'a ProviderImage>) -> Option<String> {
     let mut common: BTreeSet<&str> = ARCHITECTURES.into_iter().collect();
     for image in images {
@@ -69,7 +69,7 @@ fn only_architecture<'a>(images: impl Iterator<Item = &'a ProviderImage>) -> Opt
     common.next().filter(|_| common.next().is_none()).map(str::to_owned)
 }
 
-/// With the fields that say something.
+/// Returns a toleration without empty fields.
 fn toleration(given: &Toleration) -> Value {
     let mut toleration = json!(given);
     if let Some(fields) = toleration.as_object_mut() {

@@ -1,7 +1,7 @@
 //! The ConfigMaps and Secrets that a `CloudControllerManager` names: the keys that they need, and their problems
 //! (pure).
 //!
-//! Of their data only a digest, the names of the keys, and the findings of the configuration's checker are kept.
+//! Only a digest of their data, the names of the keys, and the findings of the configuration's checker are kept.
 
 use std::collections::BTreeMap;
 
@@ -52,10 +52,10 @@ pub struct Named {
     file: Option<ConfigFile>,
 }
 
-/// The checkers of an object's values, by key. Several providers may read the same one.
+/// The checkers of an object's values, by key. Several providers may read the same value.
 pub type Checks = BTreeMap<String, Vec<ConfigFile>>;
 
-/// The objects that a `CloudControllerManager` names and its provider reads.
+/// Returns the objects that a `CloudControllerManager` names and its provider reads.
 pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
     let spec = &ccm.spec;
     let secret = |name: &str| Reference::secret(&spec.namespace, name);
@@ -84,7 +84,7 @@ pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
     [config, credentials, bundle].into_iter().flatten().collect()
 }
 
-/// The checkers for each of these objects.
+/// Returns the checkers for each of these objects.
 pub fn checks<'a>(named: impl Iterator<Item = &'a Named>) -> BTreeMap<Reference, Checks> {
     let mut checks: BTreeMap<Reference, Checks> = BTreeMap::new();
     for one in named {
@@ -107,26 +107,26 @@ pub struct Source {
     keys: BTreeMap<String, Content>,
 }
 
-/// The knowledge about a value.
+/// The stored information about a value.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 enum Content {
     /// The value is empty.
     Empty,
-    /// The value is not empty; with the result of each checker, by the name of its file.
+    /// The value is not empty. Holds the result of each checker, by the name of its file.
     Given(BTreeMap<String, Checked>),
 }
 
-/// The result of a checker, for people.
+/// The human-readable result of a checker.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 enum Checked {
-    /// This of it will be ignored.
+    /// The value is accepted. These settings will be ignored.
     Accepted(Vec<String>),
     /// The value is refused for this reason.
     Refused(String),
 }
 
 impl Source {
-    /// Of a live ConfigMap or Secret, with its metadata.
+    /// Reads a live ConfigMap or Secret, with its metadata.
     pub fn of(object: &Value, reference: &Reference, checks: &Checks) -> Self {
         let content = |key: &str, value: &str| {
             let decoded;
@@ -154,13 +154,13 @@ impl Source {
         Self { digest: reference::live_digest(reference.kind, object), keys: keys.collect() }
     }
 
-    /// The keys that fit a pattern, with their contents.
+    /// Returns the keys that match a pattern, with their contents.
     fn like<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = (&'a String, &'a Content)> {
         self.keys.iter().filter(move |(key, _)| fits(pattern, key))
     }
 }
 
-/// Whether a key is one of those that a pattern of a descriptor stands for.
+/// Whether a key matches a pattern of a descriptor.
 pub fn fits(pattern: &str, key: &str) -> bool {
     match pattern.split_once('*') {
         Some((start, end)) => key.len() > start.len() + end.len() && key.starts_with(start) && key.ends_with(end),
@@ -182,13 +182,13 @@ pub enum SourceState {
 /// The problem of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputProblem {
-    /// One word for programs.
+    /// A one-word reason for programs.
     pub reason: &'static str,
-    /// For people: what, where, and what to do.
+    /// The human-readable problem, its place and its fix.
     pub message: String,
 }
 
-/// The problem of a named object; else the settings in it that will be ignored.
+/// Returns the problem of a named object, or else its settings that will be ignored.
 pub fn check(named: &Named, found: &SourceState) -> Result<Vec<String>, InputProblem> {
     let Named { usage, reference, keys, .. } = named;
     let field = usage.field();

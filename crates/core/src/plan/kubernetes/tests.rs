@@ -19,7 +19,7 @@ use crate::{
 
 const CLUSTER: Cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
 
-/// A `CloudControllerManager` of a provider with what it needs, and these fields.
+/// A `CloudControllerManager` with the required inputs of a provider, and these fields.
 fn ccm(provider: &str, spec: Value) -> Ccm {
     let mut all = json!({"provider": provider});
     if let Ok(known) = embedded::catalog().unwrap().kubernetes_of(provider) {

@@ -24,7 +24,7 @@ pub const LABEL: &str = "ccm-operator.dev/test";
 /// The input of a test.
 #[derive(Clone, Debug)]
 pub struct Trial<'a> {
-    /// Its name, which ends the names of its objects, and is that of its namespace and its Secret.
+    /// Its name: the suffix of its objects' names, and the name of its namespace and its Secret.
     pub name: &'a str,
     /// The port for health and metrics on the network of the host.
     pub port: u16,
@@ -34,19 +34,19 @@ pub struct Trial<'a> {
     pub has_config: bool,
     /// Whether the Secret has the credentials.
     pub has_credentials: bool,
-    /// The address of the API server for its pods, if it is not that of the distribution.
+    /// The address of the API server for its pods, if it differs from the distribution's.
     pub api_server: Option<ApiServer>,
     /// The cluster.
     pub cluster: Cluster,
 }
 
 impl Trial<'_> {
-    /// The namespace of its pods: its own, unless the provider may only be in `kube-system`.
+    /// Returns the namespace of its pods: its own, unless the provider must run in `kube-system`.
     pub fn namespace<'a>(&'a self, provider: &Kubernetes) -> &'a str {
         if provider.descriptor.namespaces.include(self.name) { self.name } else { NAMESPACE }
     }
 
-    /// The `CloudControllerManager` that corresponds to the test.
+    /// Returns the `CloudControllerManager` that corresponds to the test.
     pub fn ccm(&self, provider: &Kubernetes) -> Result<Ccm, serde_json::Error> {
         let descriptor = &provider.descriptor;
         let mut spec = json!({
@@ -69,7 +69,7 @@ impl Trial<'_> {
         if provider.workload().is_some_and(|(workload, _)| workload.kind().kind == "Deployment") {
             spec["placement"] = json!({"replicas": 1});
         } else if self.cluster.control_plane_nodes == 0 {
-            // A DaemonSet has to be told where to run, and its pods harm no node.
+            // A DaemonSet needs an explicit placement, and its pods harm no node.
             spec["placement"] = json!({"nodeSelector": {"kubernetes.io/os": "linux"}});
         }
         if let Some(ApiServer { host, port }) = &self.api_server {
@@ -79,9 +79,9 @@ impl Trial<'_> {
         Ok(Ccm::new(self.name.to_owned(), spec, self.cluster))
     }
 
-    /// Its objects, in the order of creating.
+    /// Returns its objects, in the order of creation.
     pub fn objects(&self, provider: &Kubernetes, ccm: &Ccm) -> Result<Vec<Object>, Error> {
-        // That nothing runs is what no CloudControllerManager may ask for; every provider has this controller.
+        // A CloudControllerManager must have an enabled controller, and every provider has this one.
         let mut checked = ccm.clone();
         checked.spec.controllers.cloud_node_lifecycle = Lifecycle::Rehearsal;
         check(provider, &checked)?;

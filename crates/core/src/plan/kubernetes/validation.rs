@@ -19,43 +19,43 @@ use crate::{
 /// The result of validating a `CloudControllerManager` and its inputs, before anything is applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Validation {
-    /// The problem of the spec or the configuration; else the settings that will be ignored, for people.
+    /// The problem of the spec or the configuration, or else human-readable warnings about ignored settings.
     pub configuration: Option<Result<Vec<String>, InputProblem>>,
-    /// The problem of the credentials; else whether a Secret is needed.
+    /// The problem of the credentials, or else whether a Secret is needed.
     pub credentials: Option<Result<bool, InputProblem>>,
-    /// Where the provider comes from, if it is external.
+    /// The origin of the provider, if it is external.
     pub origin: Option<Origin>,
-    /// The version that was chosen, and the image.
+    /// The chosen version, and the image.
     pub version: Option<(Choice, String)>,
-    /// The objects that should exist; `None` if an input is bad.
+    /// The objects that should exist; `None` if an input is invalid.
     pub objects: Option<Vec<Object>>,
-    /// The objects that are to go, where nothing should exist.
+    /// The objects to delete, if nothing should exist.
     pub removed: Vec<Object>,
 }
 
 impl Validation {
-    /// Of a specification that cannot be read, or that another object or the installation excludes.
+    /// Refuses a specification that cannot be read, or that another object or the installation excludes.
     pub fn refused(reason: &'static str, message: String) -> Self {
         Self { configuration: Some(Err(InputProblem { reason, message })), ..Self::default() }
     }
 
-    /// The first problem, if any.
+    /// Returns the first problem, if any.
     pub fn problem(&self) -> Option<&InputProblem> {
         let configuration = self.configuration.as_ref().and_then(|result| result.as_ref().err());
         configuration.or_else(|| self.credentials.as_ref().and_then(|result| result.as_ref().err()))
     }
 }
 
-/// The objects that a `CloudControllerManager` names; none for an unknown provider.
+/// Returns the objects that a `CloudControllerManager` names; none for an unknown provider.
 pub fn needs(catalog: &Catalog, ccm: &Ccm) -> Vec<Named> {
     catalog.kubernetes_of(&ccm.spec.provider).map(|provider| named(&provider.descriptor, ccm)).unwrap_or_default()
 }
 
-/// Validates a `CloudControllerManager` by its specification and by what it names.
+/// Validates the specification of a `CloudControllerManager` and the objects that it names.
 pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> SourceState) -> Validation {
     let provider = match catalog.kubernetes_of(&ccm.spec.provider) {
         Ok(provider) => provider,
-        // What is applied has the label with its name: that is enough to find it.
+        // Applied objects have the label with its name, which is enough to find them.
         Err(_) if ccm.spec.management == Management::Removed => {
             return Validation { objects: Some(Vec::new()), ..Validation::default() };
         }
@@ -79,7 +79,7 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
     let planned = Plan::new(catalog, &facts, Phase::Cluster);
     if let Err(error) = &planned {
         let message = match error {
-            // The object is known to who reads its status.
+            // A reader of the status already knows the object.
             Error::Asked { field, problem, .. } => {
                 if field == "credentials" {
                     credentials = Err(InputProblem { reason: "NotGiven", message: format!("spec.{field}: {problem}") });
@@ -92,7 +92,7 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
     }
     let image = provider.descriptor.images.get(CCM);
     let version = image.and_then(|image| Some((choose(CCM, image, ccm).ok()?, reference(CCM, image, ccm).ok()?)));
-    // Nothing that is missing keeps it from going.
+    // A missing input does not prevent the removal.
     let is_removed = ccm.spec.management == Management::Removed;
     let is_good = (configuration.is_ok() && credentials.is_ok()) || is_removed;
     let objects = planned.ok().filter(|_| is_good).map(|plan| plan.objects().to_vec());
@@ -102,7 +102,7 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
     Validation { configuration, credentials, origin, version, objects, removed }
 }
 
-/// The objects that a `CloudControllerManager` would have if it was managed.
+/// Returns the objects that a `CloudControllerManager` would have if it were managed.
 fn objects_if_managed(catalog: &Catalog, provider: &Kubernetes, ccm: &Ccm) -> Vec<Object> {
     let mut wanted = ccm.clone();
     wanted.spec.management = Management::Managed;
@@ -110,7 +110,7 @@ fn objects_if_managed(catalog: &Catalog, provider: &Kubernetes, ccm: &Ccm) -> Ve
     plan.map_or_else(|_| objects_of_any_input(provider, ccm), |plan| plan.objects().to_vec())
 }
 
-/// The same where that cannot be planned any more: what is wrong with its inputs now does not change where they are.
+/// Returns the same objects if planning fails. A current problem of the inputs does not change where the objects are.
 fn objects_of_any_input(provider: &Kubernetes, ccm: &Ccm) -> Vec<Object> {
     let own: Vec<_> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let moved = provider.manifests.iter().cloned().map(|mut object| {

@@ -71,7 +71,7 @@ fn only_images_of_the_provider_are_allowed_unless_others_are_listed() {
         ("ghcr.io/acm", &copy, false),
         ("ghcr.io/acme", &copy, false),
         ("mirror:5000/", &mirror, true),
-        // A list stands in place of the default.
+        // A list replaces the default.
         ("ghcr.io/acme/", &none, false),
     ] {
         let limits = Limits { image_repositories: list(&[entry]), ..Limits::default() };

@@ -111,7 +111,7 @@ fn pods_in_another_namespace_than_the_managed_one_let_their_secrets_be_watched()
 fn what_is_printed_is_bound_to_the_operator() {
     let catalog = embedded::catalog().unwrap();
     let kubernetes = catalog.kubernetes_of("exoscale").unwrap();
-    // A number is a name of a namespace, too.
+    // A number is also a valid name of a namespace.
     let namespaces = ["kube-system".to_owned(), "123".to_owned()];
     let text =
         super::kubernetes(kubernetes, &["cluster".to_owned()], &namespaces, &["exoscale".to_owned()], "own").unwrap();

@@ -81,7 +81,7 @@ fn tables_fit_a_hundred_columns() {
     }
 }
 
-/// A provider for OpenShift with so many arguments.
+/// A provider for OpenShift with this many arguments.
 fn with_arguments(count: usize) -> ParsedProvider {
     let args = (0..count).map(|n| format!("--a{n:05}, ")).collect::<Vec<_>>().concat();
     let (name, image) = ("n".repeat(253), "{key: k, tag: t}");

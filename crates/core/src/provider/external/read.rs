@@ -1,4 +1,4 @@
-//! Reads external providers (IO): [`ExternalProviders`] holds the ones that a process is given, with the result for each.
+//! Reads external providers (IO): [`ExternalProviders`] holds the requested providers of a process, with the result for each.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use crate::{
     },
 };
 
-/// The largest number of findings in a refusal, which stands in a status.
+/// The largest number of findings in a refusal, which is a part of a status.
 const MOST_FINDINGS: usize = 10;
 
-/// The external providers that a process is given.
+/// The requested external providers of a process.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalSettings {
     /// The requests of flags and of the environment.
@@ -33,7 +33,7 @@ pub struct ExternalSettings {
     pub pinning: Pinning,
 }
 
-/// The external providers that a process is given, with the result of reading each.
+/// The requested external providers of a process, with the result of reading each.
 #[derive(Clone, Debug)]
 pub struct ExternalProviders {
     built_in: Catalog,
@@ -47,7 +47,7 @@ pub struct ExternalProviders {
 }
 
 impl ExternalProviders {
-    /// The value for a process without external providers.
+    /// Returns the value for a process without external providers.
     pub fn none(built_in: Catalog) -> Self {
         Self::read(built_in, ExternalSettings::default())
     }
@@ -83,7 +83,7 @@ impl ExternalProviders {
         has_changed
     }
 
-    /// The catalog of the built-in and the external providers.
+    /// Returns the catalog of the built-in and the external providers.
     pub fn catalog(&self) -> Catalog {
         let mut catalog = self.built_in.clone();
         catalog.exclude_built_in(&self.settings.replace);
@@ -102,12 +102,12 @@ impl ExternalProviders {
         &self.built_in
     }
 
-    /// The external providers that are accepted. The catalog may still refuse one.
+    /// Returns the accepted external providers. The catalog may still refuse one.
     pub fn accepted(&self) -> impl Iterator<Item = &ExternalProvider> {
         self.entries.iter().filter_map(|(_, result)| result.as_ref().ok())
     }
 
-    /// The text of the policy's file, or the reason why it cannot be read.
+    /// Returns the text of the policy's file, or the reason why it cannot be read.
     pub fn policy(&self) -> Result<Option<&str>, &str> {
         self.policy.as_ref().map(|loaded| loaded.text.as_deref()).map_err(String::as_str)
     }
@@ -117,7 +117,7 @@ impl ExternalProviders {
         &self.settings.replace
     }
 
-    /// The paths whose change may lead to another result of [`Self::retry`].
+    /// Returns the paths whose change may lead to another result of [`Self::retry`].
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.entries.iter().filter_map(|(request, _)| request.path.as_deref());
         let policy = self.settings.policy.as_ref().filter(|_| self.policy.is_err() && !self.entries.is_empty());
@@ -161,8 +161,8 @@ pub fn read_provider(
     check_package(request, loaded, policy)
 }
 
-/// Checks a package in this order: its digest and names, its folder, the rules for external providers. The result is the provider, or
-/// the first reason to refuse it.
+/// Checks a package in this order: its digest and names, its folder, the rules for external providers. Returns the provider, or the
+/// first reason to refuse it.
 pub fn check_package(
     request: &ProviderRequest,
     loaded: LoadedPackage,
@@ -187,7 +187,7 @@ pub fn check_package(
         .map_err(refused)
 }
 
-/// The first findings, and the number of the others.
+/// Returns the first findings, and the number of the others.
 fn summary(findings: &[Finding]) -> String {
     let mut texts: Vec<_> = findings.iter().take(MOST_FINDINGS).map(ToString::to_string).collect();
     let more = findings.len().saturating_sub(MOST_FINDINGS);

@@ -48,7 +48,7 @@ fn catalog(wanted: Vec<Result<ProviderRequest, Refused>>, replace: &[&str]) -> C
 fn assert_refused(catalog: &Catalog, name: &str, reason: &str) {
     let error = catalog.kubernetes_of(name).unwrap_err();
     assert!(error.contains(reason), "{error}\nshould contain {reason:?}");
-    // On OpenShift nobody knows which platform it would have served.
+    // On OpenShift, the platform of a refused provider is unknown.
     let plan = Plan::new(
         catalog,
         &Facts { platform: Ok(Some(Platform { name: "AWS".into(), variant: None })), ..Facts::default() },
@@ -259,7 +259,7 @@ fn a_policy_is_used_with_its_digest_only() {
 fn a_policy_is_read_once_and_its_change_widens_nothing() {
     let root = tempfile::tempdir().unwrap();
     let (path, file, allows) = needy(root.path());
-    // What is pinned allows nothing, so that the provider is refused, and is read again and again.
+    // The pinned policy allows nothing, so the provider is refused, and is read again and again.
     fs::write(&file, "{}\n").unwrap();
     let policy = PolicyFile { path: file.clone(), digest: Some(package::digest(b"{}\n")) };
     let mut externals = ExternalProviders::read(embedded::catalog().unwrap(), with_policy(&path, policy));

@@ -11,13 +11,13 @@ use crate::{
     text::yaml::outline::walk,
 };
 
-/// The longest text that is a column of a table: the name of a container, which the API server limits as well, and a platform.
+/// The longest text in a column of a table: the name of a container, which the API server limits as well, or a platform.
 const LABEL: usize = 63;
 
-/// The most variables, and the most mounts, of one container.
+/// The largest number of variables, and of mounts, of one container.
 const MOST_OF_A_CONTAINER: usize = 256;
 
-/// The first place where an object holds more than it may: JSON pointer and text.
+/// Returns the first place where an object exceeds a limit: JSON pointer and text.
 pub(super) fn of_object(object: &Object) -> Option<(String, String)> {
     let (at, pod) = (object.pod_spec_pointer()?, object.pod_spec()?);
     ["initContainers", "containers"].into_iter().find_map(|list| {
@@ -40,12 +40,12 @@ fn of_container(container: &Value) -> Option<(&'static str, String)> {
     })
 }
 
-/// The first place where a descriptor holds more than it may: JSON pointer and text.
+/// Returns the first place where a descriptor exceeds a limit: JSON pointer and text.
 pub(super) fn of_descriptor(document: &Value) -> Option<(String, String)> {
     first(document, beyond)
 }
 
-/// The first finding in a document, with the JSON pointer of its value.
+/// Returns the first finding in a document. `find` gets each value with its JSON pointer.
 pub(super) fn first<T>(document: &Value, find: impl Fn(&str, &Value) -> Option<T>) -> Option<T> {
     let mut first = None;
     walk(document, "", &mut |pointer, value| {
@@ -80,8 +80,8 @@ fn too_many(count: usize, most: usize) -> String {
     format!("{count} entries; there may be {most}")
 }
 
-/// The most characters of a text at a place of a descriptor: what a message holds of one, unless the text has a form of its own or is in
-/// no message.
+/// Returns the largest number of characters of a text at a place of a descriptor: the limit for a text in a message, unless the text has
+/// its own format or is in no message.
 fn longest(path: &[&str]) -> usize {
     match path {
         // The sum of all of these has a limit.
@@ -93,8 +93,8 @@ fn longest(path: &[&str]) -> usize {
     }
 }
 
-/// The most entries of a list or a mapping at a place of a descriptor. What is not here is limited by what it is for, such as the
-/// containers of the manifests.
+/// Returns the largest number of entries of a list or a mapping at a place of a descriptor. Other entries are limited by their
+/// targets, such as the containers of the manifests.
 fn most(path: &[&str]) -> usize {
     match path {
         ["images", _, "versions", "tags" | "verified"] => 256,
@@ -170,7 +170,7 @@ mod tests {
         for pointer in ["/arguments/a/--b/value", "/environment/a/B/value", "/cloudConfig/empty"] {
             assert_eq!(of_descriptor(&at(pointer, "x".repeat(900_000).into())), None, "{pointer}");
         }
-        // A key is one of these texts, and no part of the message.
+        // A key counts as a text, and is not part of the message.
         for pointer in ["", "/arguments", "/environment/a", "/credentials/environment", "/images"] {
             let (place, problem) = of_descriptor(&at(pointer, json!({ "x".repeat(900_000): "" }))).unwrap();
             assert_eq!((place.as_str(), problem.len() < 100), (pointer, true));

@@ -12,19 +12,19 @@ use crate::{
     text::{suggest::Hints, work, yaml::outline::child},
 };
 
-/// The most bytes that arguments and variables of the descriptor take in all containers together, each with [`EACH`] more. A
-/// cloud-controller-manager has some twenty.
+/// The most bytes that the descriptor's arguments and variables may take in all containers together, each with [`EACH`] more. A
+/// cloud-controller-manager has about twenty of them.
 const MAX_SET: usize = 1 << 20;
 
-/// The bytes that one takes besides its texts.
+/// The bytes that each one takes in addition to its texts.
 const EACH: usize = 64;
 
-/// The bytes of what the descriptor does not hold: the value of a fact, or the reference to a key of a Secret.
+/// The bytes of a value outside the descriptor: the value of a fact, or the reference to a key of a Secret.
 const ELSEWHERE: usize = 256;
 
 impl ParsedProvider {
-    /// The ways in which the descriptor does not fit the manifests. Only a folder without [`ParsedProvider::defects`] is checked:
-    /// a container may be in a file that is not readable.
+    /// Returns the disagreements between the descriptor and the manifests. Checks only a folder without [`ParsedProvider::defects`],
+    /// because a container may be in an unreadable file.
     pub fn misfits(&self) -> Vec<Error> {
         let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.defects.is_empty()) else { return Vec::new() };
         let set = descriptor.common();
@@ -37,7 +37,7 @@ impl ParsedProvider {
         misfits
     }
 
-    /// Containers that only the descriptor has, or only the manifests.
+    /// Finds containers that are only in the descriptor, or only in the manifests.
     fn unknown_containers(&self, set: &Common) -> Vec<Error> {
         let names = |phase| self.containers(phase).map(object::container_name).collect::<BTreeSet<_>>();
         let of_cluster = names(Phase::Cluster);
@@ -62,7 +62,7 @@ impl ParsedProvider {
         found
     }
 
-    /// Facts that no cluster of OpenShift has.
+    /// Finds facts that do not exist on OpenShift.
     fn facts_of_ccms(&self, set: &Common) -> Vec<Error> {
         let mut found = Vec::new();
         for (field, sources) in [("arguments", set.arguments), ("environment", set.environment)] {
@@ -79,7 +79,7 @@ impl ParsedProvider {
         found
     }
 
-    /// Arguments that the manifests have, too.
+    /// Finds arguments that the manifests also have.
     fn repeated_arguments(&self, set: &Common) -> Vec<Error> {
         let mut written = BTreeSet::new();
         for container in self.containers(Phase::Cluster) {
@@ -100,8 +100,8 @@ impl ParsedProvider {
         repeated.map(problem).collect()
     }
 
-    /// Arguments and variables whose number is multiplied by that of the containers: those of one name, and for variables with
-    /// credentials all but init containers.
+    /// Reports too many arguments and variables. Each is set in every container of its name; a variable with credentials is set in every
+    /// container except init containers.
     fn too_much(&self, set: &Common) -> Option<Error> {
         let mut containers = BTreeMap::<&str, usize>::new();
         for container in self.containers(Phase::Cluster) {
@@ -132,20 +132,20 @@ fn at(field: &str, container: &str, target: &str) -> String {
     child(&child(&format!("/{field}"), container), target)
 }
 
-/// Each source with the container and the target.
+/// Returns each source with its container and its target.
 fn each(sources: &Sources) -> impl Iterator<Item = (&str, &str, &ValueSource)> {
     sources
         .iter()
         .flat_map(|(name, all)| all.iter().map(move |(target, source)| (name.as_str(), target.as_str(), source)))
 }
 
-/// The name of the flag of an argument.
+/// Returns the name of an argument's flag.
 fn flag_of(argument: &str) -> &str {
     let flag = argument.trim_start_matches('-');
     flag.split_once('=').map_or(flag, |(flag, _)| flag)
 }
 
-/// The values of a descriptor that are no valid repository, tag or file name: JSON pointer and text.
+/// Finds values of a descriptor that are not a valid repository, tag or file name: JSON pointer and text.
 fn of_patterns(descriptor: &kubernetes::Descriptor) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (container, image) in &descriptor.images {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::provider::folder::parsed_providers_of;
 
-    /// A descriptor for containers that are named `c` and `a/b`, which no other name is, with more behind it.
+    /// A descriptor for containers with the unique names `c` and `a/b`, followed by more text.
     fn descriptor(more: &str) -> String {
         let image = "{repository: docker.io/a/c, versions: {rule: OneLine, tags: {\"1.35\": v1}, asOf: 2026-01-01}, architectures: [amd64]}";
         format!(
@@ -207,7 +207,7 @@ mod tests {
             (credentials(4_000), 0, 1, true),
             (credentials(12), 0, 255, false),
             (credentials(13), 0, 255, true),
-            // They get none of these.
+            // Init containers get no credentials.
             (credentials(13), 250, 5, false),
             (environment(12, "clusterName"), 0, 255, false),
             (environment(13, "clusterName"), 250, 5, true),

@@ -4,12 +4,12 @@ use serde::Deserialize;
 
 use crate::provider::owns;
 
-/// What a cloud knows about nodes, and what its cloud-controller-manager does with those that it does not know.
+/// The information of a cloud about nodes, and the effects of its cloud-controller-manager on unknown nodes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NodeRules {
-    /// The prefixes of the providerIDs that it writes, the one that it writes today first, such as `aws:///`.
+    /// The prefixes of the providerIDs that it writes, the current one first, such as `aws:///`.
     #[serde(rename = "providerIDs")]
     pub provider_ids: Vec<String>,
     /// Whether nodes get labels with their region and zone.
@@ -22,12 +22,12 @@ pub struct NodeRules {
     pub other_cloud_provider_id: Answer,
     /// The required names of nodes.
     pub names: Names,
-    /// What a private address that a kubelet asks for (`--node-ip`) requires at the cloud; absent: nothing.
+    /// The requirements at the cloud for a private address that a kubelet requests (`--node-ip`); absent means none.
     pub private_addresses: Option<String>,
-    /// What the machines need at the cloud, which the API server does not show, and the command that shows it; absent: nothing.
+    /// The needs of the machines at the cloud that the API server does not show, and the command that shows them; absent means none.
     pub at_cloud: Option<String>,
-    /// How the labels and annotations of nodes begin that its own code writes, such as `example.com/`. The operator lets an external
-    /// provider change no others, besides the labels that every cloud sets.
+    /// The prefixes of the labels and annotations that its own code writes on nodes, such as `example.com/`. An external provider can
+    /// change no others, except the labels that every cloud sets.
     #[serde(default)]
     pub metadata_prefixes: Vec<String>,
 }
@@ -37,21 +37,21 @@ pub struct NodeRules {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Names {
-    /// In words, such as `the name of the server`.
+    /// A description, such as `the name of the server`.
     pub are: String,
-    /// How they begin; without one they can only be compared with those of the cloud.
+    /// Their prefixes. Without a prefix, they can only be compared with those of the cloud.
     #[serde(default)]
     pub prefixes: Vec<String>,
 }
 
 impl NodeRules {
-    /// Whether a providerID is of this cloud.
+    /// Whether a providerID belongs to this cloud.
     pub fn owns(&self, provider_id: &str) -> bool {
         owns(&self.provider_ids, provider_id)
     }
 }
 
-/// What a cloud-controller-manager answers when k8s.io/cloud-provider asks whether the instance of a node
+/// The answer of a cloud-controller-manager when k8s.io/cloud-provider asks whether the instance of a node
 /// that is not ready exists.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -17,7 +17,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
-/// The largest document. Registries refuse manifests of more than 4 MiB; one with one layer has a few hundred bytes.
+/// The largest document. Registries refuse manifests of more than 4 MiB; a manifest with one layer has a few hundred bytes.
 const MAX_DOCUMENT: u64 = 256 << 10;
 
 /// An image as files.
@@ -77,14 +77,14 @@ struct RootFs<'a> {
     diff_ids: [&'a str; 1],
 }
 
-/// A document. These types have neither maps nor floats, so that writing them cannot fail.
+/// Serializes a document. These types have neither maps nor floats, so this cannot fail.
 fn json(document: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(document).unwrap_or_default()
 }
 
 impl Package {
-    /// The package of the layout of an image, and the digest of its manifest. The files are asked for by their path and the
-    /// most bytes that they may have.
+    /// Reads the package from the layout of an image, and the digest of its manifest. `file` gets the path of a file and the
+    /// most bytes that it may have.
     pub fn from_oci_layout<E: From<Error>>(
         mut file: impl FnMut(&str, u64) -> Result<Vec<u8>, E>,
     ) -> Result<(Self, String), E> {
@@ -120,7 +120,7 @@ impl Package {
         Ok((package, entry.digest.clone()))
     }
 
-    /// The layout of an image with it, to be copied to a registry.
+    /// Returns the layout of an image with the package, for copying to a registry.
     pub fn oci_layout(&self) -> Layout {
         let mut files = Vec::new();
         let mut add = |media_type: &str, bytes: Vec<u8>| {
@@ -146,12 +146,12 @@ fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|error| Error::new(file, None, problem(error)))
 }
 
-/// The beginning of a text that others have written.
+/// Returns the beginning of an untrusted text.
 fn begin(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-/// The only one of several.
+/// Returns the only entry. Fails if there is not exactly one.
 fn only<'a>(file: &str, what: &str, all: &'a [Blob]) -> Result<&'a Blob, Error> {
     if let [only] = all {
         return Ok(only);
@@ -160,7 +160,7 @@ fn only<'a>(file: &str, what: &str, all: &'a [Blob]) -> Result<&'a Blob, Error> 
     Err(Error::new(file, None, problem))
 }
 
-/// Checks the type of a document, where it is given.
+/// Checks the type of a document, if it is given.
 fn check_type(file: &str, expected: &str, found: Option<&str>) -> Result<(), Error> {
     let found = found.unwrap_or(expected);
     if found == expected {
@@ -179,7 +179,7 @@ fn path_of(digest: &str) -> String {
     format!("blobs/{}", digest.replacen(':', "/", 1))
 }
 
-/// The same, of a digest that others have written: it must not lead anywhere else.
+/// Returns the path for an untrusted digest, which must not lead anywhere else.
 fn checked_path(from: &str, digest: &str) -> Result<String, Error> {
     let is_hex =
         |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));

@@ -19,10 +19,10 @@ use crate::{
 /// The link in a mounted ConfigMap by which the kubelet swaps all files at once.
 const DATA: &str = "..data";
 
-/// How often a folder is read that is swapped meanwhile. The kubelet needs about a minute from one swap to the next.
+/// The number of attempts to read a folder that is swapped meanwhile. The kubelet takes about a minute between two swaps.
 const ATTEMPTS: usize = 3;
 
-/// The most entries of a folder: files, the folders in it, and what the kubelet adds.
+/// The most entries of a folder: files, subfolders, and the entries of the kubelet.
 const MAX_ENTRIES: usize = MAX_FILES + 8;
 
 /// The reason why a package cannot be read.
@@ -53,13 +53,13 @@ pub struct LoadedPackage {
 }
 
 impl From<provider::Error> for Error {
-    /// [`read`] knows the path.
+    /// Leaves the path empty: [`read`] sets it.
     fn from(source: provider::Error) -> Self {
         Self::Invalid { path: PathBuf::new(), source }
     }
 }
 
-/// Reads the package of a folder, a tar or the layout of an OCI image. Its name is that of the folder, or of the tar without
+/// Reads the package of a folder, a tar or the layout of an OCI image. Its name is the name of the folder, or of the tar without
 /// its extension.
 pub fn read(path: &Path) -> Result<LoadedPackage, Error> {
     load(path).map_err(|error| match error {
@@ -92,7 +92,7 @@ fn load(path: &Path) -> Result<LoadedPackage, Error> {
     Ok(LoadedPackage { digest: package.digest().to_owned(), package, form })
 }
 
-/// The last part of a path, also of `.`.
+/// Returns the last part of a path, even of `.`.
 fn name_of(path: &Path) -> Result<String, Unreadable> {
     let failed = |source| Unreadable { path: path.to_owned(), source };
     let name = match path.file_name() {
@@ -103,7 +103,7 @@ fn name_of(path: &Path) -> Result<String, Unreadable> {
     name.into_string().map_err(|_| failed(io::Error::other("its name is not UTF-8; rename it")))
 }
 
-/// The provider that is inside has the name that is outside.
+/// Checks that the package has the same name as its file or folder.
 fn check_name_of(package: &Package, name: &str) -> Result<(), provider::Error> {
     if package.name() == name {
         return Ok(());
@@ -112,7 +112,7 @@ fn check_name_of(package: &Package, name: &str) -> Result<(), provider::Error> {
     Err(provider::Error::new(name, None, problem))
 }
 
-/// Reads a file below a folder that may have at most this many bytes.
+/// Reads a file of at most this many bytes below a folder.
 fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Error> {
     let (below, name) = path.rsplit_once('/').unwrap_or(("", path));
     let missing = || provider::Error::new(path, None, "missing");
@@ -124,7 +124,7 @@ fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Error> {
     Ok(file.read()?)
 }
 
-/// Refuses a layout with anything that was not read: people would review it in place of the package.
+/// Refuses a layout with files that were not read, because users would review them in place of the package.
 fn check_beside(root: &Folder, read: &BTreeSet<String>) -> Result<(), Error> {
     let folders: BTreeSet<_> =
         read.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at])).collect();
@@ -142,7 +142,7 @@ fn check_beside(root: &Folder, read: &BTreeSet<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a folder, or the one to which the link `..data` of a mounted ConfigMap leads.
+/// Reads a folder, or the target of the link `..data` in a mounted ConfigMap.
 fn read_folder(folder: &Folder, name: &str) -> Result<Package, Error> {
     for _ in 0..ATTEMPTS {
         let Some(target) = folder.link(DATA)? else { return read_files(folder, name) };
@@ -157,7 +157,7 @@ fn read_folder(folder: &Folder, name: &str) -> Result<Package, Error> {
     Err(Unreadable { path: folder.path().join(DATA), source }.into())
 }
 
-/// The folder to which the kubelet's link leads: it is beside the link, with a name such as `..2026_01_31_12_00_00.123`.
+/// Returns the target of the kubelet's link: a folder beside the link, with a name such as `..2026_01_31_12_00_00.123`.
 fn behind(folder: &Folder, target: &str) -> Result<Folder, Error> {
     let is_beside = target.starts_with("..") && target.len() > 2 && !target.contains('/');
     let dated = if is_beside { folder.folder(target)? } else { None };
@@ -165,7 +165,7 @@ fn behind(folder: &Folder, target: &str) -> Result<Folder, Error> {
     dated.ok_or_else(|| provider::Error::new(DATA, None, problem()).into())
 }
 
-/// In a mounted ConfigMap there are only the kubelet's own entries and its links to files.
+/// Checks that a mounted ConfigMap has only the kubelet's own entries and its links to files.
 fn check_mount(folder: &Folder) -> Result<(), Error> {
     for name in folder.names(MAX_ENTRIES)? {
         if !name.starts_with("..") && folder.link(&name)? != Some(format!("{DATA}/{name}")) {

@@ -9,13 +9,13 @@
 use super::{MAX_FILES, MAX_SUM, Package, check_file_size, digest};
 use crate::provider::Error;
 
-/// The size of a header, and the unit of everything.
+/// The size of a header, and the unit of all other parts.
 const BLOCK: usize = 512;
 
 /// The size of the largest tar within the limits of a package.
 pub(super) const MAX_TAR: u64 = MAX_SUM + (MAX_FILES as u64 + 1) * 2 * BLOCK as u64;
 
-/// The fields of a header: where each begins, its name and its only value. Empty ones are of the file, or zero.
+/// The fields of a header: offset, name and only valid value. An empty value depends on the file, or is zero.
 const FIELDS: [(usize, &str, &str); 16] = [
     (0, "path", ""),
     (100, "mode", "0000644\0"),
@@ -39,12 +39,12 @@ const SIZE: usize = 124;
 const CHECKSUM: usize = 148;
 const TYPE: usize = 156;
 
-/// How compressed files begin.
+/// The first bytes of compressed files.
 const COMPRESSED: [(&[u8], &str); 4] =
     [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
 
 impl Package {
-    /// The package of a canonical tar; anything else is refused.
+    /// Reads the package of a canonical tar and refuses anything else.
     pub fn from_tar(tar: &[u8]) -> Result<Self, Error> {
         let (name, files) = read(tar)?;
         Ok(Self { digest: digest(tar), ..Self::without_digest(name, files)? })
@@ -78,7 +78,7 @@ fn header(path: &str, size: usize) -> [u8; BLOCK] {
     header
 }
 
-/// The checksum of a header: of its bytes with spaces in place of the checksum.
+/// Returns the checksum of a header: of its bytes with spaces in place of the checksum.
 pub(super) fn sum(header: &[u8; BLOCK]) -> String {
     let is_sum = |at: usize| (CHECKSUM..TYPE).contains(&at);
     let bytes = header.iter().enumerate().map(|(at, byte)| if is_sum(at) { b' ' } else { *byte });
@@ -88,7 +88,7 @@ pub(super) fn sum(header: &[u8; BLOCK]) -> String {
 /// The files of a package, by their path in its folder.
 type Files<'a> = Vec<(&'a str, &'a [u8])>;
 
-/// The provider's name and the files of a canonical tar; anything else is refused.
+/// Reads the provider's name and the files of a canonical tar, and refuses anything else.
 fn read(tar: &[u8]) -> Result<(&str, Files<'_>), Error> {
     if let Some((_, format)) = COMPRESSED.iter().find(|(magic, _)| tar.starts_with(magic)) {
         return Err(Error::new("tar", None, format!("compressed with {format}: give the tar itself")));
@@ -129,7 +129,7 @@ pub(super) fn check_size(size: u64) -> Result<(), Error> {
     Err(Error::new("tar", None, format!("{size} bytes; the tar of a package may have {MAX_TAR}")))
 }
 
-/// A defect of the form, with its fix.
+/// Returns a defect of the form, with its fix.
 fn refused(what: impl AsRef<[u8]>, problem: &str) -> Error {
     let what = what.as_ref().escape_ascii().to_string();
     Error::new(&what, None, format!("{problem}; pack the provider's folder with `ccm-operator provider pack`"))
@@ -139,7 +139,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Checks what comes after the first block of zeros.
+/// Checks the bytes after the first block of zeros.
 fn check_end(after: &[u8]) -> Result<(), Error> {
     if !is_zero(after) {
         return Err(refused("tar", "has bytes after its end"));
@@ -160,7 +160,7 @@ fn check_path(path: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A header that is the only one of its file.
+/// A header in the only valid form for its file.
 struct Entry<'a> {
     path: &'a str,
     size: usize,
@@ -170,7 +170,7 @@ impl<'a> Entry<'a> {
     fn read(block: &'a [u8; BLOCK]) -> Result<Self, Error> {
         let bytes = text(block, 0);
         let path = std::str::from_utf8(bytes).map_err(|_| refused(bytes, "its path is not UTF-8"))?;
-        // First what its author has done: all else may be the way of another program.
+        // Reports mistakes of the author first. Other differences may come from another tar program.
         check_path(path)?;
         let kind = match block[TYPE] {
             b'0' => None,
@@ -194,7 +194,7 @@ impl<'a> Entry<'a> {
             .ok_or_else(|| refused(path, &format!("its size {} is not 11 octal digits", size.escape_ascii())))?;
         check_file_size(path, size as u64)?;
         let expected = header(path, size);
-        // The checksum is the last, because another value changes it, too.
+        // The checksum comes last, because every other difference also changes it.
         let fields = FIELDS.iter().map(|(at, name, _)| (*at, *name));
         let (sum, others): (Vec<_>, Vec<_>) = fields.partition(|(at, _)| *at == CHECKSUM);
         let differs = |at| field(block, at) != field(&expected, at);
@@ -206,7 +206,7 @@ impl<'a> Entry<'a> {
         Ok(Self { path, size })
     }
 
-    /// The folder at the top, and the path below it.
+    /// Returns the top-level folder, and the path below it.
     fn check(&self, previous: &str) -> Result<(&'a str, &'a str), Error> {
         let parts = self.path.split_once('/').ok_or_else(|| refused(self.path, "not in a folder"))?;
         if self.path == previous {
@@ -218,7 +218,7 @@ impl<'a> Entry<'a> {
         Ok(parts)
     }
 
-    /// Its bytes, and what comes after their last block.
+    /// Returns its bytes, and the rest after their last block.
     fn split<'b>(&self, after: &'b [u8]) -> Result<(&'b [u8], &'b [u8]), Error> {
         let padded = self.size.next_multiple_of(BLOCK);
         let (Some(bytes), Some(padding), Some(rest)) =
@@ -238,7 +238,7 @@ fn field(block: &[u8; BLOCK], at: usize) -> &[u8] {
     block.get(at..end).unwrap_or_default()
 }
 
-/// The bytes of a field up to the first zero.
+/// Returns the bytes of a field up to the first zero.
 fn text(block: &[u8; BLOCK], at: usize) -> &[u8] {
     field(block, at).split(|byte| *byte == 0).next().unwrap_or_default()
 }

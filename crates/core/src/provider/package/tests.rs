@@ -81,7 +81,7 @@ fn small() -> Package {
     Package::new("demo", [("README.md", "# Demo\n"), ("assets/a.yaml", "a: 1\n")]).unwrap()
 }
 
-/// Its tar with other bytes in the first header, whose checksum is right.
+/// Its tar with other bytes in the first header, and a correct checksum.
 fn changed(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut tar = small().tar();
     tar[at..at + bytes.len()].copy_from_slice(bytes);

@@ -25,7 +25,7 @@ fn files(built_in: &str) -> BTreeMap<String, String> {
         let text = std::str::from_utf8(bytes).unwrap().replace(&format!("{built_in}-cloud-"), "up-cloud-");
         text.replace(&format!("name: {built_in}\n"), "name: up\n")
     };
-    // A package may bring no policy of its own.
+    // A package must not contain such a policy.
     let without_policy = |text: String| text.split("---\n# RBAC cannot").next().unwrap_or_default().to_owned();
     files.map(|(path, bytes)| (path.to_owned(), without_policy(own(bytes)))).collect()
 }
@@ -84,7 +84,7 @@ fn every_account_of_an_external_provider_is_restricted() {
     let mut found = planned(&files, "cluster", "kube-system");
     found.sort_by_key(|(_, about)| !about.starts_with("request"));
     assert_eq!(found, expected.map(|(name, about)| (name.to_owned(), about.to_owned())));
-    // Of another CloudControllerManager, in another namespace.
+    // The policy of another CloudControllerManager, in another namespace.
     let found = planned(&files, "second", "clouds");
     let moved = users(&["clouds:up-cloud-controller-manager-second"]);
     assert!(found.contains(&(format!("{nodes}-second"), moved.clone())), "{found:?}");
@@ -123,7 +123,7 @@ fn no_name_of_an_account_hides_another_one() {
     assert_eq!(found.iter().filter(|(_, about)| *about == all).count(), 2, "{found:?}");
 }
 
-/// A container of any workload may have the name of the cloud-controller-manager's.
+/// Any workload may have a container with the name of the cloud-controller-manager's.
 #[test]
 fn only_the_workload_that_is_taken_for_the_cloud_controller_manager_is_not_on_every_node() {
     let mut files = files("exoscale");
@@ -212,7 +212,7 @@ fn on_openshift_they_follow_the_managed_namespace() {
     let mut provider = parsed.openshift().unwrap().restricted(&Origin::default()).unwrap();
     assert!(provider.manifests[..4].iter().all(|object| is_restriction(object.value())), "before permissions and pods");
     assert!(provider.manifests[4..].iter().all(|object| !object.kind().is_policy()));
-    // The others need facts.
+    // The other providers need facts.
     provider.manifests.truncate(4);
     let facts = Facts { namespace: "moved".into(), ..Facts::default() };
     let objects = provider.objects(Phase::Cluster, &facts).unwrap();

@@ -36,7 +36,7 @@ fn config(file: &str, holds_credentials: bool) -> CloudConfig {
     CloudConfig { file: file.to_owned(), holds_credentials }
 }
 
-/// The product of what can be chosen.
+/// All combinations of the options.
 fn all() -> Vec<Options> {
     let mut all = vec![options("acme-x")];
     let mut vary = |choices: &[fn(&mut Options)]| {
@@ -71,7 +71,7 @@ fn all() -> Vec<Options> {
     all
 }
 
-/// The files as they would stand among other providers.
+/// The files as in a tree of providers.
 fn among_others<'a>(name: &'a str, files: &'a BTreeMap<String, String>) -> impl Iterator<Item = (String, Vec<u8>)> {
     let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
     yaml.map(move |(path, text)| {
@@ -80,7 +80,7 @@ fn among_others<'a>(name: &'a str, files: &'a BTreeMap<String, String>) -> impl 
     })
 }
 
-/// A `CloudControllerManager` that says only what it must.
+/// A `CloudControllerManager` with only the required fields.
 fn ccm(options: &Options) -> Ccm {
     let mut spec = json!({"provider": options.name});
     if options.cloud_config.is_some() {
@@ -234,7 +234,7 @@ fn a_tag_keeps_the_digest_that_is_given_for_it() {
     let asks = "skopeo inspect --format '{{.Digest}}' docker://a.io/a/b:1.0\n";
     assert!(readme.contains(asks) && !readme.contains("docker://ghcr.io"), "{readme}");
 
-    // What the README says of the policy is enough.
+    // The policy in the README is sufficient.
     options.image.digest = None;
     let written = files(&options).unwrap();
     let (_, policy) = written["README.md"].split_once("```yaml\n").unwrap();

@@ -8,10 +8,10 @@ use std::{
 
 use crate::files::write_folder;
 
-/// Why a folder was not written.
+/// The reason why a folder was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is something of its name.
+    /// A file or folder with its name exists.
     #[error("{} exists and is not an empty folder: nothing is overwritten; take another name, or move it away", .0.display())]
     Exists(PathBuf),
     /// The file cannot be written.
@@ -19,7 +19,7 @@ pub enum Error {
     Write(PathBuf, #[source] io::Error),
 }
 
-/// The error with which a folder would not be written, because there is something.
+/// Returns the error for a folder that cannot be written, because something exists there.
 pub fn is_taken(folder: &Path) -> Option<Error> {
     let is_free = match fs::symlink_metadata(folder) {
         Ok(found) => found.is_dir() && fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()),

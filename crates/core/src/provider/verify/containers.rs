@@ -9,7 +9,7 @@ use crate::provider::{
 };
 use crate::{error::brief, text::suggest::Hints};
 
-/// The ConfigMap that the operator keeps with the cloud's configuration.
+/// The ConfigMap in which the operator keeps the cloud's configuration.
 const CLOUD_CONF: &str = "cloud-conf";
 
 pub(super) fn names(input: RuleInput, defects: &mut Defects) {
@@ -63,7 +63,7 @@ pub(super) fn cloud_config(container: &Part, defects: &mut Defects) {
     let parsed = container.input.parsed;
     let what = match (parsed.flavor, parsed.of_kubernetes()) {
         (Flavor::Kubernetes, Some(descriptor)) => kubernetes_config_problem(container, path, descriptor),
-        // Its descriptor cannot be read, which a rule of its own says.
+        // Its descriptor cannot be read, which another rule reports.
         (Flavor::Kubernetes, None) => None,
         (Flavor::OpenShift, _) => cloud_config_problem(container, path),
     };
@@ -93,7 +93,7 @@ fn cloud_config_problem<'a>(container: &Part<'a>, path: &'a str) -> Option<Strin
     (!exists).then(|| format!("volume {name} has no file {file}"))
 }
 
-/// The operator gives the volume of this name its source.
+/// Ignores the source, because the operator sets it for the volume of this name.
 fn kubernetes_config_problem(container: &Part, path: &str, descriptor: &Descriptor) -> Option<String> {
     let Some(config) = &descriptor.cloud_config else {
         return Some("`cloudConfig` is missing in provider.yaml".to_owned());

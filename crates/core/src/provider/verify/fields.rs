@@ -28,8 +28,8 @@ pub(super) fn known(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     }
 }
 
-/// Where a manifest is not what the API server reads: what [`unknown`] finds, and each null. That is an empty value to the API server,
-/// and nothing to the rules.
+/// Reports places that the API server reads differently from the rules: the findings of [`unknown`], and each null, which is an empty
+/// value to the API server and absent to the rules.
 pub(super) fn misread(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let mut unknown_at = BTreeSet::new();
     for (pointer, what) in unknown(&manifest.object) {
@@ -43,7 +43,7 @@ pub(super) fn misread(_: RuleInput, manifest: &Manifest, defects: &mut Defects) 
     });
 }
 
-/// The fields that the kind does not have, or not with this type: JSON pointer and text.
+/// Returns the fields that the kind does not have, or has with another type: JSON pointer and text.
 pub(super) fn unknown(object: &Object) -> Vec<(String, String)> {
     let lost = match object.kind().kind {
         "ClusterRole" => lost::<ClusterRole>,
@@ -59,16 +59,16 @@ pub(super) fn unknown(object: &Object) -> Vec<(String, String)> {
         "ServiceAccount" => lost::<ServiceAccount>,
         "ValidatingAdmissionPolicy" => lost::<ValidatingAdmissionPolicy>,
         "ValidatingAdmissionPolicyBinding" => lost::<ValidatingAdmissionPolicyBinding>,
-        // A test has every kind.
+        // A test covers every kind.
         _ => return Vec::new(),
     };
     lost(object.value())
 }
 
-/// The fields that a manifest loses when it is read as its kind and written again.
+/// Returns the fields that a manifest loses when it is read as its kind and written again.
 fn lost<T: Serialize + DeserializeOwned>(manifest: &Value) -> Vec<(String, String)> {
     let mut manifest = manifest.clone();
-    // What is data there is nothing else.
+    // The fields of its data are never quantities.
     if manifest["kind"] != "ConfigMap" {
         quote_quantities(&mut manifest);
     }
@@ -81,7 +81,7 @@ fn lost<T: Serialize + DeserializeOwned>(manifest: &Value) -> Vec<(String, Strin
     defects
 }
 
-/// The API server takes a number for a quantity, too.
+/// Quotes quantities, because the API server also accepts numbers.
 fn quote_quantities(value: &mut Value) {
     let quote = |value: &mut Value| {
         if let Value::Number(number) = value {

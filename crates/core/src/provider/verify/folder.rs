@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Words of text that is still to be written.
+/// Words that mark unfinished text.
 const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 
 pub(super) fn readable(input: RuleInput, defects: &mut Defects) {
@@ -82,7 +82,7 @@ fn placeholder(text: &str) -> Option<String> {
     let to_do = TO_DO.into_iter().find(|word| text.contains(word));
     to_do.map(str::to_owned).or_else(|| {
         // `<name>`, but not the comparison in `a < b && c > d`.
-        // Each part ends before the next `<`, so that no byte is looked at twice.
+        // Each part ends before the next `<`, so that no byte is scanned twice.
         text.split('<').skip(1).find_map(|part| {
             work::add(part.len());
             let name = &part[..part.find('>')?];
@@ -103,7 +103,7 @@ pub(super) fn image_keys(RuleInput { parsed, payload }: RuleInput, defects: &mut
     }
 }
 
-/// Elsewhere than on OpenShift people create the Secret.
+/// Checks only OpenShift. Elsewhere, users create the Secret.
 pub(super) fn credentials(pod: &Part, defects: &mut Defects) {
     let is_asked = pod.input.parsed.flavor == Flavor::OpenShift && pod.manifest.phase == Phase::Cluster;
     let Some(payload) = pod.input.payload.filter(|_| is_asked) else { return };
@@ -116,7 +116,7 @@ pub(super) fn credentials(pod: &Part, defects: &mut Defects) {
     }
 }
 
-/// The Secrets that a pod mounts, has in its environment, or reads by the name in a variable, each with its JSON pointer.
+/// Returns the Secrets that a pod mounts, has in its environment, or reads by the name in a variable, each with its JSON pointer.
 fn secrets(pod: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     walk(pod, "", &mut |pointer, value| {

@@ -23,7 +23,7 @@ const FLAGS: [(&str, Fact); 7] = [
     ("--v", Fact::Verbosity),
 ];
 
-/// Taints besides those of every flavor: key and effect.
+/// Taints in addition to those of every flavor: key and effect.
 const TAINTS: [(&str, &str); 5] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/network-unavailable", "NoSchedule"),
@@ -32,12 +32,12 @@ const TAINTS: [(&str, &str); 5] = [
     ("CriticalAddonsOnly", "NoSchedule"),
 ];
 
-/// Whether a pod is not of the node manager, which is on every node.
+/// Whether a pod does not belong to the node manager, which runs on every node.
 fn is_of_control_plane(pod: &Part) -> bool {
     !pod.input.parsed.of_kubernetes().is_some_and(|one| one.is_of_node_manager(&pod.manifest.object))
 }
 
-/// The node manager is a DaemonSet.
+/// Checks that the node manager is a DaemonSet.
 pub(super) fn node_manager(input: RuleInput, defects: &mut Defects) {
     let Some(descriptor) = input.parsed.of_kubernetes() else { return };
     let Some(name) = &descriptor.node_manager else { return };
@@ -135,7 +135,7 @@ pub(super) fn instance_label(_: RuleInput, manifest: &Manifest, defects: &mut De
     }
 }
 
-/// The strategy of a Deployment whose replicas share a port of the host: the others stay until a new pod is ready.
+/// Checks the strategy of a Deployment whose replicas share a host port: the other replicas stay until a new pod is ready.
 pub(super) fn deployment_strategy(pod: &Part, defects: &mut Defects) {
     if pod.kind() == "Deployment" && is_of_control_plane(pod) {
         let what = "the strategy is not RollingUpdate with maxSurge 0 and maxUnavailable 1";
@@ -143,8 +143,8 @@ pub(super) fn deployment_strategy(pod: &Part, defects: &mut Defects) {
     }
 }
 
-/// The strategy of a DaemonSet whose pods share a port of the host, and what makes it count a dead node: half of three nodes, rounded
-/// up, are two, so that one may be dead; half of two are one. A node manager has pods on many nodes, of which several may be dead.
+/// Checks the strategy of a DaemonSet whose pods share a host port, and the toleration that makes it count dead nodes. Half of three
+/// nodes, rounded up, is two, so one may be dead; half of two is one. A node manager has pods on many nodes; several may be dead.
 pub(super) fn daemon_set_strategy(pod: &Part, defects: &mut Defects) {
     if pod.kind() == "DaemonSet" {
         let what = "the updateStrategy is not RollingUpdate with maxSurge 0 and maxUnavailable 50%";
@@ -161,7 +161,7 @@ fn require_strategy(pod: &Part, pointer: &str, wanted: &Value, what: &str, defec
     }
 }
 
-/// A budget that does not count replicas that do not work.
+/// Checks that a budget does not count broken replicas.
 pub(super) fn eviction_policy(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let is_wrong = || manifest.object.value()["spec"]["unhealthyPodEvictionPolicy"] != "AlwaysAllow";
     if manifest.is("PodDisruptionBudget") && is_wrong() {

@@ -23,13 +23,13 @@ pub(super) use crate::object::items;
 /// both there (`pkg/start/bootstrap.go`).
 pub(super) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
 
-/// The kubeconfig in it.
+/// The kubeconfig in this folder.
 pub(super) const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-secrets/kubeconfig";
 
 /// The cloud's configuration on the bootstrap VM.
 pub(super) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/cloud.conf";
 
-/// The function of a rule, by the parts that it checks one at a time.
+/// The function of a rule, by the kind of part that it checks.
 #[derive(Clone, Copy)]
 pub(super) enum Walk {
     /// The whole provider.
@@ -60,7 +60,7 @@ impl Walk {
     }
 }
 
-/// The defects that a rule has found so far, each with the value by which a policy allows it.
+/// The defects that a rule has found so far, each with the value that allows it in a policy.
 #[derive(Default)]
 pub(super) struct Defects(Vec<(Error, Option<String>)>);
 
@@ -69,7 +69,7 @@ impl Defects {
         self.0.push((defect, None));
     }
 
-    /// Adds a defect that a policy allows by this value.
+    /// Adds a defect that this value allows in a policy.
     pub(super) fn add_unless(&mut self, value: impl Into<String>, defect: Error) {
         self.0.push((defect, Some(value.into())));
     }
@@ -88,13 +88,13 @@ pub(super) struct Part<'a> {
     pub(super) input: RuleInput<'a>,
     pub(super) manifest: &'a Manifest,
     pub(super) pod: &'a Value,
-    /// The container; of a pod the same as `pod`.
+    /// The container; for a pod, the same as `pod`.
     pub(super) value: &'a Value,
     pub(super) volumes: Rc<Volumes<'a>>,
     pointer: String,
 }
 
-/// The volumes of a pod, so that those of each container are found without looking at all.
+/// An index of a pod's volumes, so that a container finds its volumes without a scan.
 #[derive(Default)]
 pub(super) struct Volumes<'a> {
     pub(super) by_name: BTreeMap<&'a str, &'a Value>,
@@ -122,18 +122,18 @@ impl Manifest {
         self.object.kind().kind == kind
     }
 
-    /// The text at a JSON pointer, empty where there is none.
+    /// Returns the text at a JSON pointer, empty if there is none.
     pub(super) fn text(&self, pointer: &str) -> &str {
         self.object.value().pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The rules of a role, each with its JSON pointer. One that cannot be read is a defect of the folder, and refused as such.
+    /// Returns the rules of a role, each with its JSON pointer. An unreadable role is a defect of the folder, and refused as such.
     pub(super) fn rules(&self) -> impl Iterator<Item = (String, permissions::PolicyRule<'_>)> {
         let rules = permissions::rules(self.object.value()).unwrap_or_default();
         rules.into_iter().enumerate().map(|(index, rule)| (format!("/rules/{index}"), rule))
     }
 
-    /// The JSON pointers of the subjects of a binding, each with the subject.
+    /// Returns the subjects of a binding, each with its JSON pointer.
     pub(super) fn subjects(&self) -> impl Iterator<Item = (String, &Value)> {
         let subjects = items(&self.object.value()["subjects"]).iter().enumerate();
         subjects.map(|(index, subject)| (format!("/subjects/{index}"), subject))
@@ -156,17 +156,17 @@ impl<'a> RuleInput<'a> {
         self.pods().filter(move |pod| pod.manifest.phase == phase)
     }
 
-    /// The containers, init containers too.
+    /// Returns all containers, including init containers.
     pub(super) fn containers(self) -> impl Iterator<Item = Part<'a>> {
         self.listed("initContainers").chain(self.running())
     }
 
-    /// The containers without init containers.
+    /// Returns the containers except init containers.
     pub(super) fn running(self) -> impl Iterator<Item = Part<'a>> {
         self.listed("containers")
     }
 
-    /// The CCM's containers of one phase.
+    /// Returns the CCM's containers of one phase.
     pub(super) fn ccms(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
         self.running().filter(move |container| container.name() == CCM && container.manifest.phase == phase)
     }
@@ -183,7 +183,7 @@ impl<'a> RuleInput<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The container's name, empty for a pod.
+    /// Returns the container's name, empty for a pod.
     pub(super) fn name(&self) -> &'a str {
         container_name(self.value)
     }
@@ -197,7 +197,7 @@ impl<'a> Part<'a> {
         self.kind() == "Deployment" && self.manifest.phase == Phase::Cluster
     }
 
-    /// The terms of the pod's node affinity, of which its node has to fit one.
+    /// Returns the terms of the pod's node affinity. Its node has to match one of them.
     pub(super) fn affinity_terms(&self) -> &'a [Value] {
         let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
         items(self.pod.pointer(required).unwrap_or(&Value::Null))
@@ -208,21 +208,21 @@ impl<'a> Part<'a> {
         format!("{}{pointer}", self.pointer)
     }
 
-    /// A defect at a JSON pointer in the part.
+    /// Returns a defect at a JSON pointer in the part.
     pub(super) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
         let (name, what) = (self.name(), what.into());
         let what = if name.is_empty() { what } else { format!("{}: {what}", brief(name)) };
         self.manifest.defect(&self.at(pointer), what)
     }
 
-    /// Reports its value at a JSON pointer unless that satisfies the predicate.
+    /// Reports the value at a JSON pointer unless it satisfies the predicate.
     pub(super) fn require(&self, pointer: &str, predicate: fn(&Value) -> bool, what: &str, defects: &mut Defects) {
         if !predicate(self.value.pointer(pointer).unwrap_or(&Value::Null)) {
             defects.add(self.defect(pointer, what));
         }
     }
 
-    /// Reports a flag unless its value, `None` where it is absent, satisfies the predicate.
+    /// Reports a flag unless its value, `None` if absent, satisfies the predicate.
     pub(super) fn require_flag(
         &self,
         flag: &str,
@@ -237,7 +237,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.
+    /// Returns the value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.
     pub(super) fn flag(&self, flag: &str) -> Option<(String, &'a str)> {
         ["command", "args"].into_iter().find_map(|list| {
             let arguments = items(&self.value[list]);
@@ -253,8 +253,8 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// The volume of a file in the container, from the deepest mount around it, and the file's path in the volume: empty for a file of the
-    /// node that is mounted as such.
+    /// Returns the volume of a file in the container, from the deepest mount that contains it, and the file's path in the volume. The path
+    /// is empty if a file of the node is mounted directly.
     pub(super) fn volume_at(&self, path: &'a str) -> Option<(&'a Value, &'a str)> {
         let mounts = items(&self.value["volumeMounts"]).iter().filter_map(|mount| {
             let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;

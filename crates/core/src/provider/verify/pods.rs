@@ -21,7 +21,7 @@ const TAINTS: [(&str, &str); 5] = [
     ("node-role.kubernetes.io/master", ""),
 ];
 
-/// Folders that the installer prepares on the bootstrap VM, and files in them. A CCM needs none of a cluster's nodes.
+/// Folders that the installer prepares on the bootstrap VM, and files in them. On a cluster's nodes, a CCM needs no folder.
 const BOOTSTRAP_HOST_PATHS: [&str; 4] =
     [BOOTSTRAP_SECRETS, BOOTSTRAP_KUBECONFIG, "/etc/kubernetes/bootstrap-configs", BOOTSTRAP_CONFIG];
 

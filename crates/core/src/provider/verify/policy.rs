@@ -31,7 +31,7 @@ struct Allowed {
 }
 
 impl Policy {
-    /// Reads the file of `--provider-policy`: a mapping of providers to rules, and of these to lists of values.
+    /// Reads the file of `--provider-policy`: a mapping of providers to rules, and of rules to lists of values.
     pub fn parse(text: &str) -> Result<Self, yaml::Error> {
         let mut documents = yaml::documents_with_lines(text)?.into_iter();
         let Some((document, lines)) = documents.next() else { return Ok(Self::default()) };
@@ -57,14 +57,14 @@ impl Policy {
         values.is_some_and(|values| values.iter().any(|allowed| allowed.value == value))
     }
 
-    /// The warning if the policy names only other providers: the name may be misspelled.
+    /// Returns a warning if the policy names only other providers, because the name may be misspelled.
     pub fn is_of_others(&self, given: &str) -> Option<String> {
         let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
         let is_of_others = !names.is_empty() && !self.providers.contains_key(given);
         is_of_others.then(|| format!("it allows nothing for {given}, only for {}", names.join(", ")))
     }
 
-    /// The values for these providers that allow nothing, because nothing of the provider has them.
+    /// Returns the values for these providers that allow nothing, because the provider does not use them.
     pub fn unused(&self, parsed_providers: &[ParsedProvider]) -> Vec<yaml::Error> {
         let needed = values(parsed_providers);
         let is_among = |name: &String| parsed_providers.iter().any(|parsed| parsed.name == *name);
@@ -84,7 +84,7 @@ impl Policy {
     }
 }
 
-/// The file of a policy that allows these providers what this one does not; `None` if no policy can.
+/// Returns a policy file with the exceptions that these providers lack in this policy, or `None` if no policy can allow them.
 pub fn policy_for(parsed_providers: &[ParsedProvider], policy: &Policy) -> Option<String> {
     let mut needed = BTreeMap::<&str, BTreeMap<&str, BTreeSet<String>>>::new();
     for (parsed, rule, value) in values_of(parsed_providers) {
@@ -96,14 +96,14 @@ pub fn policy_for(parsed_providers: &[ParsedProvider], policy: &Policy) -> Optio
     if needed.is_empty() { None } else { yaml::to_string(&needed).ok() }
 }
 
-/// Everything that a policy would have to allow, as (provider, rule, value).
+/// Returns all exceptions that a policy would have to allow, as (provider, rule, value).
 pub(super) fn values(parsed_providers: &[ParsedProvider]) -> BTreeSet<(&str, &'static str, String)> {
     values_of(parsed_providers)
         .filter_map(|(parsed, rule, value)| Some((parsed.name.as_str(), rule.id, value?)))
         .collect()
 }
 
-/// The value by which a policy allows each defect, if one can.
+/// Returns the value that allows each defect in a policy, if there is one.
 fn values_of(
     parsed_providers: &[ParsedProvider],
 ) -> impl Iterator<Item = (&ParsedProvider, &'static Rule, Option<String>)> {
@@ -139,7 +139,7 @@ fn list(values: &Value, pointer: &str, lines: &Lines) -> Result<Vec<Allowed>, ya
     let Some(items) = values.as_array() else { return Err(problem(pointer, "expected a list of values")) };
     let value = |(index, item): (usize, &Value)| {
         let pointer = format!("{pointer}/{index}");
-        // Of what the rules report, numbers are ports.
+        // The only numbers that rules report are ports.
         let text = item.as_str().map(str::to_owned).or_else(|| item.as_u64().map(|number| number.to_string()));
         match text {
             None => Err(problem(&pointer, "expected a text")),

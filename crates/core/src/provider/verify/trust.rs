@@ -1,8 +1,8 @@
 //! The rules for external providers (pure).
 //!
-//! They check what a provider could do to a cluster, without trust in its author. The usual needs of a cloud-controller-manager are
-//! listed, and everything else is refused. An administrator can allow more by its exact value, in a [`super::Policy`].
-//! Two things cannot be allowed: what no cloud-controller-manager needs, and what would make every other rule void.
+//! They check the possible effects of a provider on a cluster, without trust in its author. They list the usual needs of a
+//! cloud-controller-manager and refuse everything else. An administrator can allow exact values in a [`super::Policy`].
+//! Two kinds of values cannot be allowed: those that no cloud-controller-manager needs, and those that would void every other rule.
 
 mod accounts;
 mod containers;
@@ -16,7 +16,7 @@ mod secrets;
 
 pub(super) use rules::RULES;
 
-/// How names begin that are Kubernetes' own.
+/// The prefix of Kubernetes' own names.
 const SYSTEM: &str = "system:";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The work for texts that try to cause much of it (tests, pure).
+//! The work for hostile texts, which try to cause much of it (tests, pure).
 
 use super::*;
 
-/// Pieces that are repeated, and what stands behind them all. They name many secrets, and little says where each ends.
+/// Pieces that are repeated, and the text after them all. They name many secrets whose ends are hard to find.
 const SHAPES: [(&str, &str); 18] = [
     ("://a:b/", ""),
     ("://a:b/", "@host"),
@@ -27,7 +27,7 @@ const SHAPES: [(&str, &str); 18] = [
 #[test]
 fn the_work_of_masking_grows_with_the_text() {
     for (piece, end) in SHAPES {
-        // What ends a value may be as long as all keys in front of it.
+        // The end of a value may be as long as all keys before it.
         for filler in ["", ",", "\\", "\"", " ", "/"] {
             let steps = |n: usize| {
                 let all = format!("{}{}{end}", piece.repeat(n), filler.repeat(n));

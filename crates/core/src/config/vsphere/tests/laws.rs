@@ -59,7 +59,7 @@ fn any_context() -> impl Strategy<Value = Facts> {
 proptest! {
     #[test]
     fn values_that_are_not_owned_are_kept(source in layout(), context in any_context()) {
-        // Repeated keys are another test's.
+        // Another test covers repeated keys.
         prop_assume!(read(&source).is_ok());
         let (before, _) = read(&source).unwrap();
         let output = transform(&source, &context).unwrap();
@@ -75,7 +75,7 @@ proptest! {
             document["global"].as_object_mut().unwrap().remove("ipFamily");
         }
         prop_assert_eq!(before, after);
-        // Every line that is in no owned block is there still, in its order.
+        // Every line outside of owned blocks is still there, in its order.
         let mut left = output.text.lines();
         let owned = |line: &&str| line.starts_with(['#', 'x', 'y']) || line.starts_with("  x: ") || line.is_empty();
         for line in source.lines().filter(owned) {

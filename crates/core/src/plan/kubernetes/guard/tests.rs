@@ -66,7 +66,7 @@ fn what_is_confirmed_enters_the_policy_and_the_role_and_is_read_back() {
     );
     assert_eq!(listed(&before[0], objects[0].value()), Some(all.listed.clone()));
     assert_eq!(granted(objects[2].value()), all.granted);
-    // And out of them again: never a rule without names.
+    // Removing all nodes again never leaves a rule without names.
     for object in &mut objects {
         confirm(object, &Deletable::default());
     }

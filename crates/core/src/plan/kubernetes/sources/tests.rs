@@ -29,7 +29,7 @@ fn secret(data: &[(&str, &str)]) -> Value {
     json!({"data": data.iter().map(|(key, value)| ((*key).to_owned(), STANDARD.encode(value))).collect::<BTreeMap<_, _>>()})
 }
 
-/// Validates vSphere with these objects; one without a value does not exist.
+/// Validates vSphere with these objects; an object without a value does not exist.
 fn validated(config: &Value, creds: &Value, trust: &Value) -> Validation {
     let ccm = vsphere();
     let catalog = embedded::catalog().unwrap();

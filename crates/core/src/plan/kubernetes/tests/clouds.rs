@@ -24,7 +24,7 @@ fn a_node_manager_initializes_nodes_in_place_of_the_controller() {
     assert_eq!(pod["containers"][0]["args"], json!(["--node-name=$(NODE_NAME)", "--v=2", "--wait-routes=false"]));
     assert_eq!(node_manager["metadata"]["name"], "azure-cloud-node-manager");
 
-    // It runs on every node, also where the cloud-controller-manager has its place.
+    // It runs on every node, regardless of the placement of the cloud-controller-manager.
     let asked = json!({
         "placement": {"nodeSelector": {"ccm": "here"}},
         "controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.244.0.0/16", "fd00::/48"]},
@@ -58,7 +58,7 @@ fn a_further_node_manager_has_a_policy_of_its_own() {
     );
     let account = &of_kind(&objects, "DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"];
     assert_eq!(*account, "azure-cloud-node-manager-second");
-    // The lock of load balancers is one for all, whatever the lease is called.
+    // All instances share one lock of load balancers, whatever the name of the lease.
     let names: Vec<_> = of_kind(&objects, "Role")["rules"].as_array().unwrap().iter().collect();
     assert_eq!(names[1]["resourceNames"], json!(["cloud-controller-manager-second"]));
     assert_eq!(names[2]["resourceNames"], json!(["aks-managed-resource-locker"]));
@@ -207,7 +207,7 @@ fn pinned_catalog() -> Catalog {
     Catalog::new(parsed.files.iter().map(|(path, bytes)| (path.clone(), text(bytes)))).unwrap()
 }
 
-/// The image of Exoscale's CCM for this `spec.image`, or why there is none.
+/// The image of Exoscale's CCM for this `spec.image`, or the reason why there is none.
 fn image_of(catalog: &Catalog, image: Value) -> Result<String, String> {
     let facts = ccm("exoscale", json!({"image": image})).facts();
     let plan = Plan::new(catalog, &facts, Phase::Cluster).map_err(|error| error.to_string())?;
@@ -229,7 +229,7 @@ fn what_a_provider_names_by_digest_is_pulled_by_it() {
     let given = json!({"version": "0.34.0", "digest": ONE});
     assert_eq!(image(given), Ok(format!("{own}:0.34.0@{ONE}")), "who asks for it has looked at it");
 
-    // What nobody has looked at is not pulled.
+    // An unreviewed image is not pulled.
     let refused = format!(
         "image.version: provider exoscale names its images by digest, and has none for {own}:0.35.0: give it in \
          image.digests.cloud-controller-manager"

@@ -10,10 +10,10 @@ use crate::{
     text::work,
 };
 
-/// Sizes whose product the plan could take: the files of a provider for a size, and whether ten times the size is too much.
+/// Sizes that the plan could multiply: the files of a provider for a size, and whether ten times the size is too much.
 type Shape = (&'static str, fn(usize) -> Vec<(String, String)>, bool);
 
-/// The files of the scaffold, each change one of a text in a file of the flavor kubernetes.
+/// The files of the scaffold, with texts changed in files of the flavor kubernetes.
 fn changed(changes: &[(&str, &str, &str)]) -> Vec<(String, String)> {
     let mut files: Vec<_> = embedded::scaffold().into_iter().map(|(path, text)| (path, text.to_owned())).collect();
     for (file, from, to) in changes {
@@ -32,7 +32,7 @@ fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
     })
 }
 
-/// Further containers of the name that the cloud-controller-manager has.
+/// Several containers with the name of the cloud-controller-manager.
 fn containers(count: usize) -> String {
     format!("      containers:\n{}", lines(count, |_| "      - {name: cloud-controller-manager}".to_owned()))
 }
@@ -126,7 +126,7 @@ fn the_work_for_a_plan_grows_with_the_size_of_the_provider() {
         let refused = read(&large).err().map(|error| error.to_string());
         assert_eq!(refused.is_some(), is_too_much, "{name}: {refused:?}");
         let (small, large) = (steps(&small), steps(&large));
-        // With the logarithm of the size.
+        // Allows for a logarithmic factor.
         assert!(small > 0 && large < 15 * small, "{name}: {small} steps, and {large} for ten times the size");
     }
 }

@@ -22,7 +22,7 @@ fn pointers(value: &Value, at: &str, into: &mut Vec<String>) {
     }
 }
 
-/// A provider's own folder, with one value of a manifest replaced; `None` if that is no object any more.
+/// A provider's own folder, with one value of a manifest replaced; `None` if the result is no longer an object.
 fn with(provider: &Kubernetes, index: usize, pointer: &str, value: &Value) -> Option<Kubernetes> {
     let mut changed = provider.manifests[index].value().clone();
     *changed.pointer_mut(pointer)? = value.clone();

@@ -29,7 +29,7 @@ fn write(folder: &Path) {
     }
 }
 
-/// The folder `demo` with its files, in another that is removed at the end.
+/// The folder `demo` with its files, in a parent folder that is removed at the end.
 fn demo() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let demo = folder.path().join("demo");
@@ -65,7 +65,7 @@ fn a_folder_its_tar_and_its_image_hold_the_same_package() {
     }
     let loaded = read(&image).unwrap();
     assert_eq!((&loaded.package, &loaded.digest, loaded.form), (&package(), &layout.digest, Form::Layout));
-    // A given path may lead through links: it is the user's, or the kubelet's.
+    // A given path may contain links, because it comes from the user or the kubelet.
     let link = folder.path().join("links/demo");
     fs::create_dir(folder.path().join("links")).unwrap();
     symlink(&demo, &link).unwrap();
@@ -318,7 +318,7 @@ fn replace(demo: &Path, target: &str) {
     symlink(target, demo.join(DATA)).unwrap();
 }
 
-/// Far more often than the kubelet does.
+/// Swaps far more often than the kubelet does.
 #[test]
 fn a_mount_that_is_swapped_while_it_is_read_gives_whole_packages_only() {
     let folder = tempfile::tempdir().unwrap();
@@ -328,7 +328,7 @@ fn a_mount_that_is_swapped_while_it_is_read_gives_whole_packages_only() {
         let kubelet = scope.spawn(|| {
             for at in 0..300 {
                 mount(&demo, &format!("..{}", at + 1));
-                // Slowly, so that there is a part of them.
+                // Removes them in two steps, so that a part of them exists.
                 fs::remove_file(demo.join(format!("..{at}/README.md"))).unwrap();
                 thread::yield_now();
                 fs::remove_dir_all(demo.join(format!("..{at}"))).unwrap();

@@ -1,4 +1,4 @@
-//! Rules about accounts (pure): the accounts that have a ClusterRole, and the nodes on which their pods may be. The
+//! Rules about accounts (pure): the accounts that have a ClusterRole, and the nodes on which their pods may run. The
 //! operator removes the permissions of disabled controllers from an account, and limits pods to their node by a policy. Both
 //! need an account that is known and not shared.
 
@@ -23,20 +23,20 @@ use crate::{
 /// The permissions that a node manager needs in the cluster.
 const OF_NODES: [(&str, &str); 4] = [("", "events"), ("", "nodes"), ("", "nodes/status"), ("events.k8s.io", "events")];
 
-/// The objects of others that a cloud-controller-manager writes, all of the core group.
+/// The resources of other owners that a cloud-controller-manager writes, all in the core group.
 const OF_OTHERS: [&str; 4] = ["nodes", "nodes/status", "services", "services/status"];
 
-/// The labels of the control plane's nodes on OpenShift, where both are empty.
+/// The labels of control-plane nodes on OpenShift, where the values of both are empty.
 const OF_OPENSHIFT: [&str; 2] = [CONTROL_PLANE_LABEL, "node-role.kubernetes.io/master"];
 
-/// On OpenShift nothing is narrowed: its administrators choose no controllers.
+/// Skips OpenShift, where nothing is narrowed because administrators choose no controllers.
 pub(super) fn roles(input: RuleInput, defects: &mut Defects) {
     let Some(descriptor) = input.parsed.of_kubernetes() else { return };
     bindings(input, descriptor, defects);
     permissions(input, descriptor, defects);
 }
 
-/// The permissions of bindings that the operator does not narrow.
+/// Reports bindings whose permissions the operator does not narrow.
 fn bindings(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects) {
     let manifests = input.parsed.of_phase(Phase::Cluster);
     let ccm = workload(manifests.iter().map(|one| &one.object));
@@ -48,7 +48,7 @@ fn bindings(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects) {
         manifests.iter().filter(|one| one.is(kind)).map(|one| one.object.name()).collect()
     };
     let (own_accounts, own_roles) = (named("ServiceAccount"), named("ClusterRole"));
-    // A rule of its own refuses accounts and roles that are not of the folder.
+    // Another rule refuses accounts and roles outside the folder.
     if of_ccm.is_none_or(|account| !own_accounts.contains(account)) {
         return;
     }
@@ -71,8 +71,8 @@ fn bindings(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects) {
     }
 }
 
-/// The permissions of the descriptor by which the account writes objects of others whichever controllers are on. They become a part of its
-/// ClusterRole.
+/// Reports permissions of the descriptor that let the account write objects of other owners with any enabled controllers. They become
+/// part of its ClusterRole.
 fn permissions(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects) {
     for (index, permission) in descriptor.permissions.iter().enumerate() {
         let NeededPermission { api_group, resource, verbs, controllers, .. } = permission;
@@ -84,7 +84,8 @@ fn permissions(input: RuleInput, descriptor: &Descriptor, defects: &mut Defects)
     }
 }
 
-/// What the ClusterRole of the node manager grants besides nodes. It goes with the controller of nodes, if it is the node manager's.
+/// Reports permissions other than those on nodes in the node manager's ClusterRole. This role is removed with the node controller if its
+/// label is the node manager's.
 fn beyond_nodes(manifest: &Manifest, descriptor: &Descriptor, defects: &mut Defects) {
     if !manifest.is("ClusterRole") {
         return;
@@ -101,7 +102,7 @@ fn beyond_nodes(manifest: &Manifest, descriptor: &Descriptor, defects: &mut Defe
     }
 }
 
-/// The accounts of the cloud-controller-manager that pods on every node have, too: a policy keeps other accounts to their own node.
+/// Reports accounts of the cloud-controller-manager that pods on every node also use. A policy limits other accounts to their own node.
 pub(super) fn shared(input: RuleInput, defects: &mut Defects) {
     let workloads = Workloads::of(input);
     for pod in input.pods_of(Phase::Cluster).filter(|pod| is_on_every_node(&pod.manifest.object, workloads.ccm)) {
@@ -115,7 +116,7 @@ pub(super) fn shared(input: RuleInput, defects: &mut Defects) {
     }
 }
 
-/// The workloads whose pods may run on any node with the token of an account that no policy keeps to the node of its pod.
+/// Reports workloads whose pods may run on any node with the token of an account that no policy limits to the node of its pod.
 pub(super) fn placement(input: RuleInput, defects: &mut Defects) {
     let workloads = Workloads::of(input);
     for pod in input.pods_of(Phase::Cluster) {
@@ -142,14 +143,14 @@ impl<'a> Workloads<'a> {
         Self { accounts: Accounts::of(objects()), ccm: workload(objects()).map(|(ccm, _)| ccm) }
     }
 
-    /// The account of a pod if it is one of the cloud-controller-manager, or of another workload that is not on every node.
+    /// Returns the account of a pod if the cloud-controller-manager, or another workload that is not on every node, has it.
     fn central_account(&self, pod: &Part) -> Option<Account> {
         account(&pod.manifest.object).filter(|account| self.accounts.central.contains(account))
     }
 }
 
-/// Whether a pod runs on nodes of the control plane only. Elsewhere than on OpenShift the value of the label differs, and the plan
-/// replaces `nodeSelector`.
+/// Whether a pod runs only on control-plane nodes. `nodeSelector` counts only on OpenShift: elsewhere, the value of the label differs,
+/// and the plan replaces `nodeSelector`.
 fn is_on_control_plane(pod: &Part) -> bool {
     let terms = pod.affinity_terms();
     let is_selected = || OF_OPENSHIFT.iter().any(|label| pod.value["nodeSelector"][*label].is_string());

@@ -15,8 +15,8 @@ use crate::{
     text::yaml::outline::child,
 };
 
-/// The fields of a security context that switch nothing off, of a pod or of a container. [`loosened`] checks others by their
-/// value.
+/// The fields of a pod's or container's security context that disable no protection. [`loosened`] checks other fields by
+/// their value.
 const FIELDS: [&str; 9] = [
     "capabilities",
     "fsGroup",
@@ -29,7 +29,7 @@ const FIELDS: [&str; 9] = [
     "supplementalGroupsPolicy",
 ];
 
-/// Before Kubernetes had a field, an annotation of the pod selected the profile of a container.
+/// The annotation of a pod that selected a container's profile before Kubernetes had a field for it.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 pub(super) fn privileged(input: RuleInput, defects: &mut Defects) {
@@ -74,7 +74,7 @@ pub(super) fn security_contexts(input: RuleInput, defects: &mut Defects) {
     }
 }
 
-/// Whether a container may run as root. The bootstrap pod reads a file that only root may read.
+/// Reports a container that may run as root. The bootstrap pod may, because it reads a file that only root may read.
 pub(super) fn root(container: &Part, defects: &mut Defects) {
     if container.manifest.phase != Phase::Cluster {
         return;
@@ -93,13 +93,13 @@ pub(super) fn root(container: &Part, defects: &mut Defects) {
     }
 }
 
-/// The fields of a security context that loosen what the cluster sets by default.
+/// Reports fields of a security context that loosen the cluster's defaults.
 fn loosened(part: &Part, defects: &mut Defects) {
     let context = &part.value["securityContext"];
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
     for field in fields(context) {
         let value = match (field, &context[field]) {
-            // Rules of their own, or of containers only.
+            // Other rules, or checks for containers only, cover these.
             ("privileged" | "allowPrivilegeEscalation", _) => continue,
             ("windowsOptions", options) if options["hostProcess"] == true => continue,
             (field, _) if FIELDS.contains(&field) => continue,
@@ -116,7 +116,7 @@ fn loosened(part: &Part, defects: &mut Defects) {
     }
 }
 
-/// The profiles of `AppArmor` that annotations of a pod select.
+/// Reports the `AppArmor` profiles that annotations of a pod select.
 fn app_armor(pod: &Part, defects: &mut Defects) {
     let template = pod.manifest.object.pod_spec_pointer().and_then(|pointer| pointer.strip_suffix("/spec"));
     let at = format!("{}/metadata/annotations", template.unwrap_or_default());
@@ -146,7 +146,7 @@ fn image_problem(input: RuleInput, container: &str, image: &str) -> Option<Strin
             if repository(image) != declared.repository {
                 return Some(format!("not from the repository {} of provider.yaml", declared.repository));
             }
-            // The operator sets what the descriptor says: another digest here would look like the one that runs.
+            // The operator sets the digest of the descriptor: another digest here would look like the running one.
             let (tagged, digest) = image.split_once('@')?;
             let tag =
                 tagged.strip_prefix(&declared.repository).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default();
@@ -162,7 +162,7 @@ fn image_problem(input: RuleInput, container: &str, image: &str) -> Option<Strin
     }
 }
 
-/// Each tag whose image may be another one tomorrow: those of `images` of the descriptor for any Kubernetes without a digest.
+/// Reports each tag without a digest in `images` of the descriptor of the flavor kubernetes, because its image may change.
 pub(super) fn image_digests(input: RuleInput, defects: &mut Defects) {
     let images = input.parsed.of_kubernetes().into_iter().flat_map(|descriptor| &descriptor.images);
     for (container, ProviderImage { repository, versions, .. }) in images {
@@ -178,7 +178,7 @@ pub(super) fn image_digests(input: RuleInput, defects: &mut Defects) {
     }
 }
 
-/// An image without its tag and digest.
+/// Returns an image without its tag and digest.
 fn repository(image: &str) -> &str {
     let tagged = image.split('@').next().unwrap_or_default();
     let name = tagged.rfind('/').map_or(0, |slash| slash + 1);

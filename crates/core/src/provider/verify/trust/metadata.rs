@@ -17,13 +17,13 @@ use crate::{
 /// The fields of metadata that a manifest needs.
 const METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
-/// Annotations without power.
+/// Harmless annotations.
 const ANNOTATIONS: [&str; 2] = ["kubectl.kubernetes.io/default-container", "target.workload.openshift.io/management"];
 
 /// Labels whose value is the provider's own.
 const OWN: [&str; 2] = ["app.kubernetes.io/name", "k8s-app"];
 
-/// Labels that say nothing to programs.
+/// Labels that no program evaluates.
 const FREE: [&str; 5] = [
     "app.kubernetes.io/component",
     "app.kubernetes.io/managed-by",
@@ -32,14 +32,14 @@ const FREE: [&str; 5] = [
     "infrastructure.openshift.io/cloud-controller-manager",
 ];
 
-/// The label by which the operator tells objects of several `CloudControllerManager`s apart, and its value in a manifest.
+/// The label that distinguishes the objects of several `CloudControllerManager`s, and its value in a manifest.
 const INSTANCE: (&str, &str) = ("app.kubernetes.io/instance", "cluster");
 
-/// Where an object, and the pods of one, have metadata.
+/// The JSON pointers to the metadata of an object and of its pods.
 const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
 
 pub(super) fn metadata(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
-    // A rule of its own refuses AppArmor's.
+    // Another rule refuses the annotations of AppArmor.
     let is_usual =
         |key: &str| ANNOTATIONS.contains(&key) || key.starts_with("container.apparmor.security.beta.kubernetes.io/");
     for place in PLACES {
@@ -61,7 +61,7 @@ pub(super) fn labels(input: RuleInput, manifest: &Manifest, defects: &mut Defect
         let is_usual = FREE.contains(&key)
             || (key, value) == INSTANCE
             || (OWN.contains(&key) && value.starts_with(&own))
-            // A rule of its own refuses these.
+            // Another rule refuses these.
             || key.contains("aggregate-to-");
         if !is_usual {
             let problem = format!("the label {}={}", brief(key), brief(value));
@@ -70,7 +70,7 @@ pub(super) fn labels(input: RuleInput, manifest: &Manifest, defects: &mut Defect
     }
 }
 
-/// The labels of an object and of its pods: JSON pointer, key and value.
+/// Returns the labels of an object and of its pods: JSON pointer, key and value.
 pub(super) fn labels_of(manifest: &Manifest) -> impl Iterator<Item = (String, &str, &str)> {
     PLACES.iter().flat_map(move |place| {
         let at = format!("{place}/labels");
@@ -99,10 +99,10 @@ fn selector(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     }
 }
 
-/// The workloads whose pods, or the selector that they find them by, have no label of the provider's own.
+/// Reports workloads whose pods or selector have no label of the provider's own.
 pub(super) fn pod_labels(input: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let own = own(input);
-    // What is of another phase is refused as such.
+    // Objects of another phase are refused as such.
     if manifest.phase != Phase::Cluster || manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
         return;
     }
@@ -116,7 +116,7 @@ pub(super) fn pod_labels(input: RuleInput, manifest: &Manifest, defects: &mut De
     }
 }
 
-/// The budgets that let no pod be evicted, or may: how many pods there are follows from the cluster.
+/// Reports budgets that block every eviction, or may do so because the number of pods depends on the cluster.
 pub(super) fn budgets(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let spec = &manifest.object.value()["spec"];
     let (field, why) = if !manifest.is("PodDisruptionBudget") {
@@ -133,13 +133,13 @@ pub(super) fn budgets(_: RuleInput, manifest: &Manifest, defects: &mut Defects) 
     defects.add_unless(&value, manifest.defect(&format!("/spec/{field}"), problem));
 }
 
-/// A number of pods or a percentage of them, without the sign; 0 if it is neither.
+/// Returns a number of pods, or a percentage of them without the sign; 0 if it is neither.
 fn number(value: &Value) -> f64 {
     let of_text = |text: &str| text.trim_end_matches('%').parse::<u32>().ok().map(f64::from);
     value.as_f64().or_else(|| value.as_str().and_then(of_text)).unwrap_or_default()
 }
 
-/// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.
+/// Reports affinity terms about pods of other owners: a pod with an anti-affinity to them keeps them away from its node.
 fn affinity(pod: &Part, defects: &mut Defects) {
     let own = own(pod.input);
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -159,18 +159,18 @@ fn affinity(pod: &Part, defects: &mut Defects) {
     }
 }
 
-/// Whether labels have one of the provider's own, whose value begins so.
+/// Whether labels include one of the provider's own, with this prefix in its value.
 fn has_own(labels: Option<&Value>, own: &str) -> bool {
     let has = |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(own)));
     labels.is_some_and(has)
 }
 
-/// How names of a provider's own begin.
+/// Returns the prefix of a provider's own names.
 pub(super) fn own(input: RuleInput) -> String {
     format!("{}-cloud-", input.parsed.name)
 }
 
-/// The prefixes at a place of the descriptor that are no domain, or one that steers Kubernetes, networks or machines.
+/// Reports prefixes in the descriptor that are not a domain, or are one that controls Kubernetes, networks or machines.
 pub(super) fn prefixes(input: RuleInput, pointer: &str, of: fn(Common<'_>) -> &[String], defects: &mut Defects) {
     let is_own = |prefix: &str| {
         let domain = prefix.strip_suffix('/').filter(|domain| domain.contains('.') && !domain.contains('/'));

@@ -20,14 +20,14 @@ use crate::{
     },
 };
 
-/// How names end that the operator gives, besides those of [`restriction::reserved`]: of the guard of nodes, and of an object that takes
-/// the place of another one. The name of the `CloudControllerManager` may follow.
+/// The suffixes of the operator's names, in addition to [`restriction::reserved`]: those of the guard of nodes and of temporary objects.
+/// The name of the `CloudControllerManager` may follow.
 const RESERVED: [&str; 2] = ["-delete-nodes", "-next"];
 
-/// A name is a part of paths in the API, of files that are written, and of other names.
+/// Checks names, because they are parts of API paths, of written files, and of other names.
 pub(super) fn syntax_of_names(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let object = &manifest.object;
-    // Names of RBAC may have colons; a rule of its own refuses those of the system.
+    // Names of RBAC objects may have colons. Another rule refuses system names.
     let is_of_rbac = object.kind().group == "rbac.authorization.k8s.io";
     let is_bad = |name: &str| match name {
         name if is_of_rbac => !name.split(':').all(is_name),
@@ -40,8 +40,8 @@ pub(super) fn syntax_of_names(_: RuleInput, manifest: &Manifest, defects: &mut D
     }
 }
 
-/// Of the kinds that are not usual a policy may allow single objects. Webhooks, `CustomResourceDefinition`s, Namespaces and Secrets are
-/// refused before any rule is asked: the operator can apply none.
+/// Reports objects of unusual kinds. A policy may allow single objects. Webhooks, `CustomResourceDefinition`s, Namespaces and Secrets
+/// are refused before any rule runs, because the operator cannot apply them.
 pub(super) fn kinds(_: RuleInput, manifest: &Manifest, defects: &mut Defects) {
     let kind = manifest.object.kind();
     let is_usual = if manifest.phase == Phase::Bootstrap { kind == &POD } else { kind.is_usual };
@@ -57,7 +57,7 @@ pub(super) fn names(input: RuleInput, manifest: &Manifest, defects: &mut Defects
     let without_instance = name.strip_suffix("-cluster").unwrap_or(name);
     let mut reserved = RESERVED.into_iter().chain(restriction::reserved());
     let is_reserved = reserved.any(|end| without_instance.ends_with(end) || name.ends_with(end));
-    // A rule of its own refuses names of the system.
+    // Another rule refuses system names.
     if !name.starts_with(SYSTEM) && (!begins || is_reserved) {
         let value = manifest.title();
         let problem =
@@ -84,7 +84,7 @@ pub(super) fn namespaces(input: RuleInput, manifest: &Manifest, defects: &mut De
     }
 }
 
-/// References to objects that the provider's folder does not contain.
+/// Reports references to objects that the provider's folder does not contain.
 pub(super) fn references(input: RuleInput, defects: &mut Defects) {
     let objects = input.manifests(Phase::Cluster).map(|manifest| &manifest.object);
     let own: BTreeSet<_> = objects.map(|one| (one.kind().kind, one.namespace(), one.name())).collect();
@@ -99,7 +99,7 @@ pub(super) fn references(input: RuleInput, defects: &mut Defects) {
     for manifest in &input.parsed.manifests {
         for (pointer, bound) in bound(manifest) {
             let (kind, _, name) = bound;
-            // Rules of their own refuse names of the system, and roles that hold everything.
+            // Other rules refuse system names, and roles that hold all permissions.
             let is_refused = name.starts_with(SYSTEM) || (kind == "ClusterRole" && never::ROLES.contains(&name));
             if !is_refused && bound != ("Role", KUBE_SYSTEM, AUTHENTICATION_READER) {
                 check(manifest.defect(&pointer, ""), bound);
@@ -113,7 +113,7 @@ pub(super) fn references(input: RuleInput, defects: &mut Defects) {
     }
 }
 
-/// The role and the subjects of a binding: JSON pointer, and kind, namespace and name.
+/// Returns the role and the subjects of a binding: JSON pointer, and kind, namespace and name.
 fn bound(manifest: &Manifest) -> Vec<(String, (&str, &str, &str))> {
     if manifest.object.value().get("roleRef").is_none() {
         return Vec::new();
@@ -128,7 +128,7 @@ fn bound(manifest: &Manifest) -> Vec<(String, (&str, &str, &str))> {
     bound
 }
 
-/// The fields of a pod that name its account. Without one it has that of the namespace; a static Pod has none at all.
+/// Returns the fields of a pod that name its account. Without one, it has that of the namespace; a static Pod has none.
 fn accounts<'a>(pod: &Part<'a>) -> Vec<(&'static str, &'a str)> {
     let name = |field: &str| pod.value[field].as_str().filter(|name| !name.is_empty());
     let named: Vec<_> =
@@ -144,13 +144,13 @@ pub(super) fn aggregation(_: RuleInput, manifest: &Manifest, defects: &mut Defec
     if manifest.object.value().get("aggregationRule").is_some() {
         defects.add(manifest.defect("/aggregationRule", "an aggregated role"));
     }
-    // Of pods it gives nothing, but a label of others is none that they need.
+    // On pods the label has no effect, but they do not need it either.
     for (pointer, label, _) in labels_of(manifest).filter(|(_, label, _)| label.contains("aggregate-to-")) {
         defects.add(manifest.defect(&pointer, format!("the label {}", brief(label))));
     }
 }
 
-/// Where else the operator would write the configuration.
+/// Reports another place to which the operator would write the configuration.
 pub(super) fn published(input: RuleInput, defects: &mut Defects) {
     let config = input.parsed.of_openshift().and_then(|one| one.cloud_config.as_ref());
     if let Some(gate) = config.and_then(|config| config.publish_with_feature_gate.as_ref()) {

@@ -12,16 +12,16 @@ use crate::{
     },
 };
 
-/// A group and a resource with the verbs that are usual.
+/// A group and a resource with the usual verbs.
 type Usual = (&'static str, &'static str, &'static [&'static str]);
 
-/// What cloud-controller-managers do in the whole cluster. No subresource is read: to get one may be to run a command. Of the providers
-/// that come with this program none reads pods or endpoints, and one `ServiceAccounts`; environments of pods hold passwords.
+/// The usual permissions in the whole cluster. No subresource may be read, because `get` may run a command. No built-in provider reads
+/// pods or endpoints, and only one reads `ServiceAccounts`. The environments of pods hold passwords.
 const EVERYWHERE: &[Usual] = &[
     ("", "namespaces", &READ),
     ("", "nodes", &["get", "list", "watch", "patch", "update"]),
     ("", "nodes/status", &["patch", "update"]),
-    // Usual only because policies restrict which Services and Nodes, and what of them: `guard/external/`.
+    // Usual only because policies restrict the Services and Nodes, and their fields: `guard/external/`.
     ("", "services", &["get", "list", "watch", "patch", "update"]),
     ("", "services/status", &["patch", "update"]),
     ("authentication.k8s.io", "tokenreviews", &["create"]),
@@ -35,23 +35,23 @@ const EVENTS: &[Usual] = &[
     ("events.k8s.io", "events", &["create", "patch", "update"]),
 ];
 
-/// The permissions for a Role only, whatever the controllers; leases only by name.
+/// The permissions for a Role only, with any controllers; leases are changed only by name.
 const IN_A_NAMESPACE: &[Usual] = &[("coordination.k8s.io", "leases", &["get", "list", "watch", "create"])];
 
-/// What they read with a Role by name: others in the namespace hold passwords. Which Secrets they are, is a rule of its own. To change
-/// a ConfigMap is not among it: one of kube-system says which front proxies API servers trust. Nor to create one, which no name limits:
-/// others are read if they are there, such as coredns-custom of k3s.
+/// The resources that a Role may let them read by name, because other objects in the namespace hold passwords. Another rule checks the
+/// Secrets. They must not change a ConfigMap: one in kube-system names the front proxies that API servers trust. Nor may they create
+/// one, which no name limits: programs read some ConfigMaps if they exist, such as coredns-custom of k3s.
 const BY_NAME: [&str; 2] = ["configmaps", "secrets"];
 
-/// A verb that a role or the descriptor grants.
+/// A verb on a resource that a role or the descriptor grants.
 struct Grant<'a> {
-    /// The scope of the permission.
+    /// The place of the permission.
     defect: Error,
     is_in_namespace: bool,
     group: &'a str,
     resource: &'a str,
     verb: &'a str,
-    /// Of the only object that it is for; `None` for all.
+    /// The name of the only allowed object; `None` for all.
     name: Option<&'a str>,
 }
 
@@ -65,7 +65,7 @@ impl Grant<'_> {
         (self.group, self.resource) == ("", "nodes") && self.verb.starts_with("delete")
     }
 
-    /// Names of the provider's own begin with `own`.
+    /// Whether it is usual. The provider's own names begin with `own`.
     fn is_usual(&self, own: &str) -> bool {
         let has = |table: &[Usual]| {
             let mut of_resource =
@@ -78,7 +78,7 @@ impl Grant<'_> {
         has(EVENTS) || if self.is_in_namespace { in_a_namespace() } else { has(EVERYWHERE) }
     }
 
-    /// A program that renews the lease of another one, such as kube-controller-manager's in kube-system, stops it.
+    /// A program that renews the lease of another program, such as kube-controller-manager in kube-system, stops that program.
     fn is_own_lease(&self, own: &str) -> bool {
         let is_own = |name: &str| name == CCM || name.starts_with(own);
         (self.group, self.resource) == ("coordination.k8s.io", "leases")
@@ -98,21 +98,21 @@ impl Grant<'_> {
     }
 }
 
-/// The most permissions that the roles of a folder grant: a cloud-controller-manager needs some fifty.
+/// The most permissions that the roles of a folder may grant. A cloud-controller-manager needs about fifty.
 const MAX_GRANTS: usize = 5_000;
 
-/// The longest text of a rule that counts as one: the API server takes no longer name of an object.
+/// The longest text of a rule that counts as one. The API server accepts no longer object names.
 const LONGEST: usize = 253;
 
-/// How many permissions a rule grants: few lines grant millions. With a long text in it each counts as several, as each is worked out with
-/// its texts.
+/// Counts the permissions that a rule grants, because few lines can grant millions. In a rule with a long text, each counts as several,
+/// because each is expanded with its texts.
 fn count(rule: &PolicyRule) -> usize {
     let longest =
         [&rule.groups, &rule.resources, &rule.verbs, &rule.names].into_iter().flatten().map(|text| text.len()).max();
     rule.count().saturating_mul(longest.unwrap_or_default().div_ceil(LONGEST).max(1))
 }
 
-/// The rules that grant more than a folder may.
+/// Reports rules that grant more than a folder may.
 pub(super) fn too_many(input: RuleInput, defects: &mut Defects) {
     let mut left = MAX_GRANTS;
     for manifest in &input.parsed.manifests {
@@ -130,14 +130,14 @@ pub(super) fn too_many(input: RuleInput, defects: &mut Defects) {
 
 fn grants(input: RuleInput<'_>) -> Vec<Grant<'_>> {
     let mut grants = Vec::new();
-    // Refused by a rule of its own: nothing is worked out of them.
+    // Another rule refuses them, so they are not expanded.
     if !Walk::Provider(too_many).defects(input).is_empty() {
         return grants;
     }
     for manifest in input.manifests(Phase::Cluster) {
         let is_in_namespace = manifest.object.kind().namespaced;
         for (pointer, rule) in manifest.rules() {
-            // An empty name is that of requests without one, such as a list.
+            // An empty name matches requests without a name, such as a list.
             let is_for_all = rule.names.is_empty() || rule.names.contains(&"");
             let names = if is_for_all { vec![None] } else { rule.names.iter().copied().map(Some).collect() };
             let defect = manifest.defect(&pointer, "");
@@ -149,7 +149,7 @@ fn grants(input: RuleInput<'_>) -> Vec<Grant<'_>> {
             }
         }
     }
-    // They become the account's ClusterRole.
+    // These become a part of the account's ClusterRole.
     for (index, permission) in input.parsed.of_kubernetes().into_iter().flat_map(|one| &one.permissions).enumerate() {
         for verb in &permission.verbs {
             grants.push(Grant {
@@ -180,7 +180,7 @@ pub(super) fn rbac(input: RuleInput, defects: &mut Defects) {
     }
 }
 
-/// Elsewhere than on OpenShift, where nobody asks for them one by one.
+/// Skips OpenShift, where nodes are not confirmed one by one.
 pub(super) fn node_deletion(input: RuleInput, defects: &mut Defects) {
     let of_flavor = grants(input).into_iter().filter(|_| input.parsed.flavor == Flavor::Kubernetes);
     of_flavor.filter(Grant::deletes_nodes).for_each(|grant| defects.add(grant.defect()));

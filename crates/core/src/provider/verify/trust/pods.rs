@@ -21,25 +21,25 @@ use crate::{
 /// outlive the machine.
 const BOOTSTRAP_FILES: [&str; 2] = [BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG];
 
-/// The types of volumes. Folders of the node have a rule of their own.
+/// The usual types of volumes. Another rule checks folders of the node.
 const VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
 
-/// The sources of a projected volume.
+/// The usual sources of a projected volume.
 const PROJECTED: [&str; 5] = ["clusterTrustBundle", "configMap", "downwardAPI", "secret", "serviceAccountToken"];
 
-/// The audiences of a pod's token: none, which is the API server, and the one that OpenShift's clouds trust.
+/// The usual audiences of a pod's token: empty, which is the API server, and the one that OpenShift's clouds trust.
 const AUDIENCES: [&str; 2] = ["", "openshift"];
 
-/// The field with the time that a pod may take to end.
+/// The field with the termination grace period of a pod.
 const GRACE_FIELD: &str = "terminationGracePeriodSeconds";
 
-/// The longest time that a pod may take to end, in seconds: until then it acts, whatever has been removed.
+/// The longest termination grace period, in seconds. Until its end the pod acts, even if its objects are removed.
 const LONGEST_GRACE: f64 = 120.0;
 
 /// The resources that a container may request of its node.
 const RESOURCES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 
-/// The fields of a pod. Rules of their own check what they hold.
+/// The usual fields of a pod. Other rules check their values.
 const POD: [&str; 21] = [
     "affinity",
     "automountServiceAccountToken",
@@ -121,7 +121,7 @@ pub(super) fn host_paths(pod: &Part, defects: &mut Defects) {
 }
 
 pub(super) fn host_ports(container: &Part, defects: &mut Defects) {
-    // There the API server sets each hostPort to the containerPort.
+    // On the host network, the API server sets each hostPort to the containerPort.
     if container.pod["hostNetwork"] == true {
         return;
     }
@@ -135,7 +135,7 @@ pub(super) fn host_ports(container: &Part, defects: &mut Defects) {
 }
 
 pub(super) fn unusual_fields(input: RuleInput, defects: &mut Defects) {
-    // A rule of its own refuses what is misspelt.
+    // Another rule refuses misspelled fields.
     let pointers = |one: &Manifest| unknown(&one.object).into_iter().map(|(pointer, _)| pointer).collect();
     let unknown = input.parsed.manifests.iter().map(|one| (one.object.key(), pointers(one)));
     let unknown: BTreeMap<_, BTreeSet<_>> = unknown.collect();
@@ -176,13 +176,13 @@ pub(super) fn unusual_fields(input: RuleInput, defects: &mut Defects) {
     }
 }
 
-/// Whether a field is of no use to anybody with this value.
+/// Whether a field has no effect with this value.
 fn is_default(field: &str, value: &Value) -> bool {
     let is_of_field = [("schedulerName", "default-scheduler"), ("preemptionPolicy", "Never")];
     value == "" || value == false || is_of_field.iter().any(|(name, default)| *name == field && value == default)
 }
 
-/// The fields that are not among the usual ones: those of a single value with it.
+/// Reports unusual fields, each with its value if that is a scalar.
 fn others(part: &Part, usual: &[&str], is_known: impl Fn(&Part, &str) -> bool, defects: &mut Defects) {
     for field in fields(part.value).filter(|field| !usual.contains(field)) {
         let (pointer, value) = (child("", field), &part.value[field]);
@@ -222,7 +222,7 @@ pub(super) fn volumes(pod: &Part, defects: &mut Defects) {
     }
 }
 
-/// The names of the fields that are set.
+/// Returns the names of the fields that are set.
 pub(super) fn fields(value: &Value) -> impl Iterator<Item = &str> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
 }

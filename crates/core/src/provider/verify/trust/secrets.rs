@@ -51,15 +51,15 @@ fn report(input: RuleInput, manifest: &Manifest, defect: Error, name: &str, defe
     }
 }
 
-/// Elsewhere the `CloudControllerManager` names the Secret; on OpenShift its name follows from the provider's.
+/// Whether a Secret is declared. On OpenShift its name depends on the provider's; elsewhere the `CloudControllerManager` names it.
 fn is_declared(input: RuleInput, namespace: &str, name: &str) -> bool {
     input.parsed.flavor == Flavor::OpenShift
         && namespace == DEFAULT_NAMESPACE
         && name == format!("{}-cloud-credentials", input.parsed.name)
 }
 
-/// The Secrets that a pod names, each with its JSON pointer. Any field of this form counts, so that no type of volume is
-/// forgotten.
+/// Finds the Secrets that a pod names, each with its JSON pointer. Any field of this form counts, so that no type of volume
+/// is missed.
 fn in_pod(pod: &Part, see: &mut impl FnMut(&str, &str)) {
     let descriptor = pod.input.parsed.of_kubernetes().filter(|_| pod.manifest.phase == Phase::Cluster);
     let is_replaced = |volume: &Value| descriptor.is_some_and(|one| is_replaced(one, volume));
@@ -91,7 +91,7 @@ fn in_pod(pod: &Part, see: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Whether the operator gives a volume the source that the `CloudControllerManager` names, or removes it.
+/// Whether the operator sets a volume's source from the `CloudControllerManager`, or removes the volume.
 fn is_replaced(descriptor: &Descriptor, volume: &Value) -> bool {
     match volume["name"].as_str() {
         Some(CLOUD_CONFIG_VOLUME) => descriptor.cloud_config.is_some(),
@@ -100,7 +100,7 @@ fn is_replaced(descriptor: &Descriptor, volume: &Value) -> bool {
     }
 }
 
-/// The Secrets that pods of an account may mount, and those with which their images are pulled.
+/// Returns the Secrets that pods of an account may mount, and those for pulling their images.
 fn in_account(account: &Value) -> Vec<(String, &str)> {
     let of_field = |field: &'static str| {
         let names = items(&account[field]).iter().enumerate();

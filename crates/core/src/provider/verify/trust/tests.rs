@@ -47,7 +47,7 @@ const MIGHTY: [(&str, &str, &str); 24] = [
     ("", "serviceaccounts", "impersonate"),
 ];
 
-/// Permissions that lead to the machines, or to what others keep, which a policy allows.
+/// Permissions on machines or on data of other programs, which a policy allows.
 const UNUSUAL: [(&str, &str, &str); 12] = [
     ("", "nodes/log", "get"),
     ("", "secrets", "get"),
@@ -78,7 +78,7 @@ fn allowing(name: &str, rule: &str, value: &str) -> Policy {
     Policy::parse(&format!("{name}:\n  {rule}: [{value:?}]\n")).unwrap()
 }
 
-/// Changes one thing of a provider: exactly one rule reports it, at its line; a policy with its value, and no other, allows it.
+/// Changes one part of a provider: exactly one rule reports it, at its line, and only a policy with its value allows it.
 fn expect(name: &str, files: &[(&str, &str)], (rule, file, from, to, place, value): Fixture) {
     let (path, sound) = files[file];
     let text = sound.replacen(from, to, 1);
@@ -178,8 +178,8 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
     }
 }
 
-/// What the providers that come with this program would need, if they did not. Those for OpenShift share an account, have the images of the
-/// release, and names of a history; those for any Kubernetes show how strict the rules are.
+/// The exceptions that the built-in providers would need as external ones. Those for OpenShift share an account, have the images of the
+/// release, and historical names; those for any Kubernetes show how strict the rules are.
 #[test]
 fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() {
     let mut needed: Vec<_> = Vec::new();
@@ -206,7 +206,7 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
     // The tags of the built-in table were looked up when this program was built; none has a digest.
     let tags = values(&kubernetes).into_iter().filter(|(_, rule, _)| *rule == "external-image-digest").count();
     assert!(tags > kubernetes.len());
-    // What their own code writes whichever controllers are on: an external one would have to name them all.
+    // Their own code writes these with any enabled controllers: an external provider would have to name all of them.
     let found = check_external(&kubernetes, &Policy::default())
         .findings
         .into_iter()

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The rules that a further manifest of Exoscale breaks.
+/// The rules that an additional manifest of Exoscale breaks.
 fn broken(manifest: &str) -> Vec<String> {
     let text = manifest.to_owned() + KUBERNETES[BUDGET].1;
     let found =
@@ -17,7 +17,7 @@ fn a_daemon_set_has_an_account_of_its_own_whatever_its_container_is_called() {
         "serviceAccountName: exoscale-cloud-controller-manager",
         "serviceAccount: exoscale-cloud-controller-manager",
     );
-    // It has no image in the descriptor either.
+    // The descriptor has no image for it either.
     let expected = ["external-account", "external-placement"].map(str::to_owned);
     let found: Vec<_> = broken(&other).into_iter().filter(|rule| expected.contains(rule)).collect();
     assert_eq!(found, expected);

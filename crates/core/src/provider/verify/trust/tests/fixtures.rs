@@ -20,7 +20,7 @@ pub(crate) static KUBERNETES: LazyLock<&'static [(&'static str, &'static str)]> 
     ])
 });
 
-/// The descriptor of Exoscale with digests, which nobody has.
+/// The descriptor of Exoscale with made-up digests.
 pub(crate) fn pinned(descriptor: &str) -> String {
     ["0.32.3", "0.33.0", "0.34.0"].iter().fold(descriptor.to_owned(), |text, tag| {
         text.replace(&format!(": {tag}"), &format!(": {{tag: {tag}, digest: \"sha256:{}\"}}", "0a".repeat(32)))
@@ -32,8 +32,8 @@ pub(crate) const BUDGET: usize = 1;
 pub(crate) const DESCRIPTOR: usize = 2;
 pub(crate) const RBAC: usize = 3;
 
-/// For each rule: the file to change, the text to replace (the start of the file if it is empty), its replacement, a text on the line of the finding, and the value by which a
-/// policy allows it; empty if none does.
+/// For each rule: the file to change, the text to replace (the start of the file if it is empty), its replacement, a text on the line of
+/// the finding, and the value that allows it in a policy; empty if none does.
 pub(crate) type Fixture = (&'static str, usize, &'static str, &'static str, &'static str, &'static str);
 
 pub(crate) const CLUSTER_ROLE: &str = "kind: ClusterRole\n  name: exoscale-cloud-controller-manager";
@@ -72,8 +72,8 @@ macro_rules! hundred {
 pub(crate) const MANY: &str =
     concat!("  resources: [", hundred!("events, "), "events]\n  verbs: [", hundred!("create, "), "patch]");
 
-/// Another workload with a container of the cloud-controller-manager's name, and an account: its kind, what it selects besides its own
-/// label, the account that it has, and further lines of its pods and of its container.
+/// Another workload whose container has the name of the cloud-controller-manager's, and an account. The arguments are its kind, its
+/// selector, the account that it uses, and more lines of its pods and of its container.
 macro_rules! workload {
     ($kind:literal, $selector:literal, $account:literal, $pod:literal, $container:literal) => {
         concat!(

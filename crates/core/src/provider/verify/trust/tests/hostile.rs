@@ -11,12 +11,13 @@ use crate::{
     text::work,
 };
 
-/// What a package is refused with: `package` where it is not read at all, `defect` where the operator refuses its folder, or the rules.
+/// Returns the reasons for refusing a package: `package` if it is not read at all, `defect` if the operator refuses its folder, or the
+/// rules.
 fn refused(files: &[(String, String)]) -> BTreeSet<String> {
     let files = files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()));
     let Ok(package) = Package::new("exoscale", files) else { return BTreeSet::from(["package".to_owned()]) };
     let parsed_providers = package.parsed_providers();
-    // As `provider verify` does, whatever the folder is.
+    // Like `provider verify`, whatever the folder is.
     let report = serde_json::to_value(verify(&parsed_providers, None, Some(&Policy::default()))).unwrap();
     if parsed_providers.iter().any(|parsed| parsed.first_defect().is_err()) {
         return BTreeSet::from(["defect".to_owned()]);
@@ -207,14 +208,14 @@ fn a_further_manifest_is_refused_as_expected() {
     ] {
         let found = refused(&with(&text));
         let expected: BTreeSet<_> = [expected].into_iter().filter(|rule| !rule.is_empty()).map(str::to_owned).collect();
-        // Whatever else is said of a Pod.
+        // Other rules may report a Pod as well.
         let is_as_expected =
             found == expected || (!expected.is_empty() && text.contains("kind: Pod") && found.is_superset(&expected));
         assert!(is_as_expected, "{found:?}, not {expected:?}: {}", &text[..text.len().min(200)]);
     }
 }
 
-/// On one line all places are the same.
+/// All places on one line are the same.
 #[test]
 fn a_misspelt_field_hides_nothing_else_on_its_line() {
     let manifest = json!({
@@ -302,7 +303,7 @@ fn a_message_holds_little_of_what_a_package_says() {
     }
 }
 
-/// Sizes whose product some code could take, each as a package of two sizes.
+/// Sizes that some code could multiply, each as a package of two sizes.
 type Shape = (&'static str, fn(usize) -> Vec<(String, String)>);
 
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
@@ -388,7 +389,7 @@ fn the_work_for_a_package_grows_with_its_size() {
             })
         };
         let (small, large) = (steps(400), steps(4_000));
-        // With the logarithm of the size.
+        // Allows for a logarithmic factor.
         assert!(large < 15 * small.max(1), "{name}: {small} steps, and {large} for ten times the size");
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 const DIGEST: &str = "@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 
-/// A provider for OpenShift that breaks no rule: the one of the tests with an account and an image of its own.
+/// A provider for OpenShift that breaks no rule: the test provider with its own account and image.
 fn openshift() -> Vec<(&'static str, String)> {
     let image = ["quay.io/demo/ccm:1.2.3", DIGEST].concat();
     let files = [
