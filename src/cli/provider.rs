@@ -138,11 +138,9 @@ impl PolicyArgs {
     /// Returns the provider of a package if the operator would accept it. Otherwise fails, and prints the policy that would allow it.
     fn accept(&self, target: &str, loaded: LoadedPackage) -> anyhow::Result<Provider> {
         let parsed_providers = target::parsed_providers(&loaded);
-        if loaded.form == Form::BuiltIn && self.provider_policy.is_some() {
-            return Err(wrong_usage(NO_POLICY));
-        }
         if loaded.form == Form::BuiltIn {
-            return Ok(Provider::of(loaded.package.name(), &parsed_providers)?);
+            let provider = Provider::of(loaded.package.name(), &parsed_providers)?;
+            return if self.provider_policy.is_some() { Err(wrong_usage(NO_POLICY)) } else { Ok(provider) };
         }
         let policy = self.read()?;
         self.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);

@@ -10,7 +10,8 @@ pub(super) struct Operator {
     authority: Authority,
     is_dry_run: bool,
     openshift: Option<OpenShiftFleet>,
-    ccms: Option<Ccms>,
+    /// The fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.
+    pub(super) ccms: Option<Ccms>,
 }
 
 impl Operator {
@@ -35,11 +36,6 @@ impl Operator {
             view.publish_tls();
             Ccms::new(authority.clone(), executor(view, *is_dry_run))
         })
-    }
-
-    /// Returns the fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.
-    pub(super) fn ccms(&mut self) -> Option<&mut Ccms> {
-        self.ccms.as_mut()
     }
 }
 

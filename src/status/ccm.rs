@@ -153,21 +153,21 @@ struct Summary {
     ready: &'static str,
     reason: &'static str,
     message: String,
-    is_reconciling: bool,
-    is_stalled: bool,
+    /// The other condition that is true, `Reconciling` or `Stalled`.
+    abnormal: Option<&'static str>,
 }
 
 impl Summary {
     fn new(ready: &'static str, reason: &'static str, message: String) -> Self {
-        Self { ready, reason, message, is_reconciling: false, is_stalled: false }
+        Self { ready, reason, message, abnormal: None }
     }
 
     fn reconciling(reason: &'static str, message: String) -> Self {
-        Self { is_reconciling: true, ..Self::new("False", reason, message) }
+        Self { abnormal: Some(RECONCILING), ..Self::new("False", reason, message) }
     }
 
     fn stalled(reason: &'static str, message: String) -> Self {
-        Self { is_stalled: true, ..Self::new("False", reason, message) }
+        Self { abnormal: Some(STALLED), ..Self::new("False", reason, message) }
     }
 
     fn of(input: &Input, workload: &Workload) -> Self {
@@ -233,10 +233,10 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let before = |type_: &str| previous.conditions.iter().find(|one| one.type_ == type_);
     // The previous condition still holds for this generation.
     let still = |before: &Condition| Condition { observed_generation: *generation, ..before.clone() };
-    let Summary { ready, reason, message, is_reconciling, is_stalled } = Summary::of(input, workload);
-    let abnormal = |type_: &str, is_so: bool| {
-        let (status, why) = if is_so { ("True", (reason, message.as_str())) } else { ("False", ("AsExpected", "")) };
-        condition(type_, status, why.0, why.1)
+    let Summary { ready, reason, message, abnormal } = Summary::of(input, workload);
+    let abnormal = |type_: &str| match abnormal {
+        Some(abnormal) if abnormal == type_ => condition(type_, "True", reason, &message),
+        _ => condition(type_, "False", "AsExpected", ""),
     };
     let of_input = |type_: &str, row: Option<&Row>| {
         let Some(row) = row else {
@@ -283,8 +283,8 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
         observed_generation: *generation,
         conditions: vec![
             condition(READY, ready, reason, &message),
-            abnormal(RECONCILING, is_reconciling),
-            abnormal(STALLED, is_stalled),
+            abnormal(RECONCILING),
+            abnormal(STALLED),
             of_input(CONFIGURATION_VALID, configuration),
             of_input(CREDENTIALS_FOUND, credentials),
             of_input(VERSION_SUPPORTED, supported),

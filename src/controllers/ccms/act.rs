@@ -68,33 +68,23 @@ struct Readiness<'a> {
 
 impl<'a> Readiness<'a> {
     fn of(ccms: &'a Ccms, observer: &'a Observer) -> Self {
-        let gated = ccms.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
-        let (withheld, unseen) = (&ccms.withheld, unseen_locations(observer).collect());
-        let mut ready = Self { observer, withheld, unseen, closed: gated.collect(), unlocked: BTreeSet::new() };
-        let owners = |is_chosen: fn(&Self, &Object) -> bool| {
-            DesiredObjects::owners(&ccms.objects, owner, |one| is_chosen(&ready, one))
+        let unseen = observer.watches.iter().filter_map(|(id, seen)| match id {
+            Id::Ours(location) if !seen.is_synced() => Some(location.clone()),
+            _ => None,
+        });
+        let unseen: BTreeSet<Location> = unseen.collect();
+        let is_unseen = |object: &Object| unseen.contains(&Location::of(object));
+        // No object of an external provider, new or not, is applied before the policies that restrict the provider.
+        let is_restriction = |object: &Object| is_restriction(object.value()) && is_unseen(object);
+        let unrestricted = DesiredObjects::owners(&ccms.objects, owner, is_restriction);
+        // A workload is applied after the policy that keeps it from deleting nodes, unless the operator may not read policies.
+        let is_lock = |object: &Object| {
+            let is_policy = is_policy(object) && is_of_guard(object.value());
+            is_policy && is_unseen(object) && denied(observer, &Location::of(object)).is_none()
         };
-        let (unrestricted, unlocked) = (owners(Self::is_unseen_restriction), owners(Self::is_unseen_lock));
-        ready.closed.extend(unrestricted);
-        ready.unlocked = unlocked;
-        ready
-    }
-
-    /// Whether an object is an unseen policy that restricts an external provider. No object of the provider, new or not, is applied before
-    /// it.
-    fn is_unseen_restriction(&self, object: &Object) -> bool {
-        is_restriction(object.value()) && self.is_unseen(object)
-    }
-
-    /// Whether an object is an unseen policy that keeps a workload from deleting nodes. The workload is applied after it, unless the
-    /// operator may not read policies.
-    fn is_unseen_lock(&self, object: &Object) -> bool {
-        let is_lock = is_policy(object) && is_of_guard(object.value());
-        is_lock && self.is_unseen(object) && denied(self.observer, &Location::of(object)).is_none()
-    }
-
-    fn is_unseen(&self, object: &Object) -> bool {
-        self.unseen.contains(&Location::of(object))
+        let unlocked = DesiredObjects::owners(&ccms.objects, owner, is_lock);
+        let gated = ccms.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
+        Self { observer, withheld: &ccms.withheld, closed: gated.chain(unrestricted).collect(), unlocked, unseen }
     }
 
     fn has(&self, object: &Object) -> bool {
@@ -104,7 +94,8 @@ impl<'a> Readiness<'a> {
         let is_new_workload = object.pod_spec().is_some() && !is_live;
         let is_open = is_live_grant || !self.closed.contains(owner);
         let has_lock = !is_new_workload || !self.unlocked.contains(owner);
-        is_open && has_lock && !self.is_unseen(object) && !self.withheld.is_retry_pending(&object.key())
+        let is_unseen = self.unseen.contains(&Location::of(object));
+        is_open && has_lock && !is_unseen && !self.withheld.is_retry_pending(&object.key())
     }
 }
 
@@ -157,13 +148,6 @@ pub(super) fn wave(kind: &Kind) -> u8 {
 fn identity(object: &Value) -> [&str; 3] {
     let fields = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
     fields.map(|field| field.as_str().unwrap_or_default())
-}
-
-fn unseen_locations(observer: &Observer) -> impl Iterator<Item = Location> {
-    observer.watches.iter().filter_map(|(id, seen)| match id {
-        Id::Ours(location) if !seen.is_synced() => Some(location.clone()),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

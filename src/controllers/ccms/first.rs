@@ -20,6 +20,7 @@ use crate::{
         Pass,
         backoff::Backoff,
         observer::{Id, Observer},
+        progress::Reconciled,
         view::View,
     },
     error::chain,
@@ -38,7 +39,7 @@ use crate::{
         inputs, permissions, read,
     },
     provider::catalog::Catalog,
-    status::ccm::was_installed,
+    status::{ccm::was_installed, outcome::Outcome},
 };
 
 /// The first and the longest pause after a refusal. Each pause is twice the previous one, because the snapshot of a large cluster takes
@@ -79,23 +80,14 @@ pub(super) struct Gate {
     refused: Option<(Duration, Instant)>,
 }
 
-/// The reason why a gate is closed.
-pub(super) enum WhyClosed {
-    /// A check refuses the installation, with this message.
-    Refused(String),
-    /// The checks have not run yet. Holds the error that delays them, and whether it has lasted.
-    NotChecked { error: String, has_lasted: bool },
-}
-
 impl Gate {
-    pub(super) fn why_closed(&self) -> WhyClosed {
-        match &self.rows {
-            Some(rows) if refusal(rows).is_some() => WhyClosed::Refused(line(rows, CheckResult::Refused)),
-            _ => {
-                let error = self.backoff.error().unwrap_or("the checks before the first installation").to_owned();
-                WhyClosed::NotChecked { error, has_lasted: self.backoff.has_lasted(Instant::now()) }
-            }
+    /// Returns the result of a pass for a member whose gate is closed: the refusal, or the error that delays the checks.
+    pub(super) fn reconciled(&self) -> Reconciled {
+        if let Some(rows) = self.rows.as_ref().filter(|rows| refusal(rows).is_some()) {
+            return Reconciled::Outcome(Outcome::Refused(line(rows, CheckResult::Refused)));
         }
+        let error = self.backoff.error().unwrap_or("the checks before the first installation");
+        Reconciled::failed(error.to_owned(), self.backoff.has_lasted(Instant::now()))
     }
 
     fn is_due(&self) -> bool {

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::{
     Ccms, Member,
-    first::WhyClosed,
     guard::{Withheld, denied},
     is_common, live_of, owner,
 };
@@ -122,17 +121,15 @@ impl Reporter<'_> {
         let needed = NeededWatches::of(member, observer);
         // The observation may be out of date.
         if let Some(error) = observer.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| needed.has(id)) {
-            let error = Stopped { is_denied: needed.is_restriction_denied(), ..error.into() }.advised(origin);
+            let is_denied = needed.restrictions.iter().any(|location| denied(observer, location).is_some());
+            let error = Stopped { is_denied, ..error.into() }.advised(origin);
             return Reconciled::failed(error, true);
         }
         if let Some(pending) = observer.watches.pending(|id| needed.has(id)).into_iter().next() {
             return Reconciled::Pending(Some(pending));
         }
         if !member.gate.is_open && !member.is_removed() {
-            return match member.gate.why_closed() {
-                WhyClosed::Refused(why) => Reconciled::Outcome(Outcome::Refused(why)),
-                WhyClosed::NotChecked { error, has_lasted } => Reconciled::failed(error, has_lasted),
-            };
+            return member.gate.reconciled();
         }
         let is_own = is_object_of(member, name, view);
         let counts = |key: &Key| !self.withheld.has(key);
@@ -238,23 +235,14 @@ impl<'a> NeededWatches<'a> {
 
     fn has(&self, id: &Id) -> bool {
         match id {
-            Id::Ours(location) => self.planned.contains(location) && !self.is_withheld(location),
+            // A location with only optional policies does not count while the operator may not look at them.
+            Id::Ours(location) if self.optional.contains(location) && !self.restrictions.contains(location) => {
+                self.planned.contains(location) && denied(self.observer, location).is_none()
+            }
+            Id::Ours(location) => self.planned.contains(location),
             Id::Named(reference) => self.named.iter().any(|named| named.reference == *reference),
             other => is_common(other),
         }
-    }
-
-    /// Whether a location has only optional policies, which the operator may not read.
-    fn is_withheld(&self, location: &Location) -> bool {
-        self.optional.contains(location) && !self.restrictions.contains(location) && self.is_denied(location)
-    }
-
-    fn is_restriction_denied(&self) -> bool {
-        self.restrictions.iter().any(|location| self.is_denied(location))
-    }
-
-    fn is_denied(&self, location: &Location) -> bool {
-        denied(self.observer, location).is_some()
     }
 }
 

@@ -4,7 +4,10 @@
 //! are ordered by their cost: its own fields, then the objects of its cloud-controller-manager, the lease, a comparison
 //! with other nodes, Events, permissions, and at last the log.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -29,12 +32,6 @@ mod diagnosed;
 mod events;
 mod fields;
 mod pods;
-
-/// [`ATTEMPT_GRACE`] in seconds.
-const ATTEMPT: i64 = ATTEMPT_GRACE.as_secs().cast_signed();
-
-/// [`IMAGE_PULL_GRACE`] in seconds.
-const IMAGE_PULL: i64 = IMAGE_PULL_GRACE.as_secs().cast_signed();
 
 /// What was found about every node, and about those that were deleted. A healthy node has no finding; one that waits longer than
 /// an attempt takes has at least one.
@@ -248,15 +245,16 @@ impl DiagnosedCluster<'_> {
             ccms.iter().any(|ccm| is_young(&ccm.ccm.installed, self.evidence))
         };
         if is_young(&node.created, self.evidence) || are_young {
-            result.observe("the time", format!("the node or the pods were created less than {ATTEMPT} s ago"));
-            return;
-        }
-        let age = |pod: &Pod| seconds_since(&pod.created, self.evidence.now);
-        if has_pods && pods().all(|pod| pod.phase == "Pending" && age(pod).is_some_and(|age| age < IMAGE_PULL)) {
             result.observe(
                 "the time",
-                format!("the pods were created less than {IMAGE_PULL} s ago, and are being started"),
+                format!("the node or the pods were created less than {} s ago", ATTEMPT_GRACE.as_secs()),
             );
+            return;
+        }
+        let age = |pod: &Pod| age(&pod.created, self.evidence.now);
+        if has_pods && pods().all(|pod| pod.phase == "Pending" && age(pod).is_some_and(|age| age < IMAGE_PULL_GRACE)) {
+            let start = IMAGE_PULL_GRACE.as_secs();
+            result.observe("the time", format!("the pods were created less than {start} s ago, and are being started"));
             return;
         }
         let cause = if ccms.is_empty() {
@@ -282,12 +280,12 @@ fn found(reason: Reason, evidence: &str, cause: String) -> Finding {
 
 /// Whether an object was created less than [`ATTEMPT_GRACE`] ago.
 fn is_young(created: &str, evidence: &Evidence) -> bool {
-    seconds_since(created, evidence.now).is_some_and(|age| age < ATTEMPT)
+    age(created, evidence.now).is_some_and(|age| age < ATTEMPT_GRACE)
 }
 
-/// How long ago that was, in seconds.
-fn seconds_since(time: &str, now: Timestamp) -> Option<i64> {
-    time.parse::<Timestamp>().ok().map(|time| now.duration_since(time).as_secs())
+/// The age of an object that was created at this time; zero if that is in the future.
+fn age(created: &str, now: Timestamp) -> Option<Duration> {
+    Some(now.duration_since(created.parse().ok()?).try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

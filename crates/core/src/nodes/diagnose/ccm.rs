@@ -1,14 +1,15 @@
 //! The part of a diagnosis that is the same for all nodes of a cloud-controller-manager.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    ATTEMPT,
+    age,
     diagnosed::{DiagnosedCcm, is_held},
-    pods, seconds_since,
+    pods,
 };
 use crate::{
     facts::ccm::Controller,
+    grace::ATTEMPT_GRACE,
     nodes::{
         CLOCK_SKEW,
         evidence::{CcmEvidence, Evidence, Lease, Pod},
@@ -93,7 +94,9 @@ impl<'a> DiagnosedCcm<'a> {
         let Some(pods) = ccm.pods.as_ref().filter(|pods| !pods.is_empty() && self.findings.is_empty()) else {
             return;
         };
-        let is_old = |pod: &&Pod, seconds: i64| seconds_since(&pod.created, now).is_none_or(|age| age >= seconds);
+        let is_old = |pod: &&Pod, least: Duration| {
+            age(&pod.created, now).is_none_or(|age| age >= least + CLOCK_SKEW.unsigned_abs())
+        };
         let current = current(pods);
         match held {
             // A pod that is being deleted leads until it has ended.
@@ -101,8 +104,9 @@ impl<'a> DiagnosedCcm<'a> {
             // The host name of a machine may differ from the name of its node.
             Some(_) if self.log.leads() => {}
             Some(held) => {
+                let valid = Duration::from_secs(held.duration_seconds.unsigned_abs());
                 // After a rollout the lease still names a pod that is gone.
-                if !current.iter().all(|pod| is_old(pod, held.duration_seconds + CLOCK_SKEW.as_secs())) {
+                if !current.iter().all(|pod| is_old(pod, valid)) {
                     return;
                 }
                 let other = evidence.other_pods.iter().flatten().find(|pod| holds(held, pod));
@@ -112,7 +116,7 @@ impl<'a> DiagnosedCcm<'a> {
             }
             // A pod that is being started renews nothing.
             None if !current.iter().any(|pod| pod.phase == "Running") => {}
-            None if self.log.works() || !current.iter().all(|pod| is_old(pod, ATTEMPT + CLOCK_SKEW.as_secs())) => {}
+            None if self.log.works() || !current.iter().all(|pod| is_old(pod, ATTEMPT_GRACE)) => {}
             None => {
                 let shown = self.log.api_server.clone();
                 let renewed = lease.and_then(|lease| lease.renewed);

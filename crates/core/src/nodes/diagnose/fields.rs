@@ -1,17 +1,14 @@
 //! Evidence from the fields of a node.
 
-use super::{ATTEMPT, DiagnosedCluster, NodeResult, Owners, found, seconds_since};
+use super::{DiagnosedCluster, NodeResult, Owners, age, found};
 use crate::{
     facts::distribution::writer_of_provider_id,
-    grace::NODE_FIELDS_GRACE,
+    grace::{ATTEMPT_GRACE, NODE_FIELDS_GRACE},
     nodes::{
         node::{Node, SHUTDOWN, UNINITIALIZED},
         reason::Reason,
     },
 };
-
-/// [`NODE_FIELDS_GRACE`] in seconds.
-const NODE_FIELDS: i64 = NODE_FIELDS_GRACE.as_secs().cast_signed();
 
 /// The endings of taints by which other programs keep pods away until they are ready themselves.
 const OTHER_TAINTS: [&str; 4] = [
@@ -28,8 +25,8 @@ pub(super) fn is_of_distribution(provider_id: &str) -> bool {
 
 pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: &mut NodeResult) {
     result.observe("the Node", description(node));
-    let age = seconds_since(&node.created, cluster.evidence.now);
-    let is_settled = age.is_none_or(|age| age >= NODE_FIELDS);
+    let age = age(&node.created, cluster.evidence.now);
+    let is_settled = age.is_none_or(|age| age >= NODE_FIELDS_GRACE);
     let name = &node.name;
     if is_settled && is_not_external(cluster, node) {
         // Only a kubelet that runs with the flag sets the annotation, if it has --node-ip.
@@ -86,8 +83,7 @@ fn check_network(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResul
         result.find(found(Reason::NoRoute, "NetworkUnavailable: NoRouteCreated", cause));
     }
     let ready = node.ready.as_ref().filter(|ready| ready.status == "False" && ready.lacks_network);
-    if ready.is_some_and(|ready| seconds_since(&ready.since, cluster.evidence.now).is_none_or(|since| since >= ATTEMPT))
-    {
+    if ready.is_some_and(|ready| age(&ready.since, cluster.evidence.now).is_none_or(|since| since >= ATTEMPT_GRACE)) {
         let cause = format!("{name} is initialized, and its network plugin is not ready");
         result.find(found(Reason::NetworkNotReady, "Ready is False: NetworkPluginNotReady", cause));
     }
