@@ -1,4 +1,4 @@
-//! The way from the live object to the planned one (pure, except for `write` and `dry_run`).
+//! Turns live objects into the planned ones (pure, except for `write` and `dry_run`).
 //!
 //! [`steps`] decides the requests for an object. [`mod@write`] sends them, and [`dry_run`] sends them as dry runs. So
 //! `diff` and the operator cannot differ.

@@ -1,7 +1,7 @@
 //! The controllers of a process, and the one loop that drives them (IO).
 //!
-//! Every change wakes the loop. Each controller then has a pass. The configuration comes first, so that the workloads
-//! that read it are applied once and not twice. A pass sends no request unless something has to be written.
+//! Every change wakes the loop. Each controller then has a pass. The configuration comes first, so that the workloads that read it are
+//! applied once and not twice. A pass sends no request unless something has to be written.
 
 use std::{
     collections::BTreeSet,

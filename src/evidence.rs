@@ -1,7 +1,7 @@
-//! Reads the evidence of a diagnosis from a cluster (IO), with the caller's permissions. Writes nothing.
+//! Reads the evidence for a diagnosis from a cluster (IO), with the user's permissions. Writes nothing.
 //!
-//! Everything that cannot be read is listed with the command that would show it, and the rest is read all the same.
-//! Only without nodes there is nothing to explain.
+//! An unreadable source is listed with the command that would show it, and the other sources are still read. Only a
+//! failed read of the nodes is an error, because then there is nothing to explain.
 
 use std::collections::BTreeSet;
 
@@ -31,14 +31,14 @@ use crate::{
 
 pub mod log;
 
-/// The namespace of Events about objects without one.
+/// The namespace of Events about cluster-scoped objects.
 const EVENTS_OF_NODES: &str = "default";
 
-/// How many objects are asked for at once.
+/// The number of objects per request.
 const PAGE: u32 = 500;
 
-/// Reads the evidence of a cluster. Logs and permissions cost more, and are read if a node is named or otherwise only
-/// while a node is not initialized or not ready.
+/// Reads the evidence from a cluster. Logs and permissions cost more, and are read only if a node is named, or if a node
+/// is not initialized or not ready.
 pub async fn read(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
     let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
     let identities = identities(client, catalog, &mut evidence).await;
@@ -58,7 +58,7 @@ fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), co
     Unseen { what: what.into(), why: observed::sanitized(&chain(error)), command }
 }
 
-/// Turns an error of a read into [`Unseen`], so that the rest can be read.
+/// Turns a read error into [`Unseen`], so that the other sources can be read.
 fn read_or_unseen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> ReadResult<T> {
     read.map_err(|error| unseen(what, &error, command))
 }
@@ -68,7 +68,7 @@ fn value_or_note<T>(seen: ReadResult<T>, unseen: &mut Vec<Unseen>) -> Option<T> 
     seen.map_err(|why| unseen.push(why)).ok()
 }
 
-/// Reads all objects of a kind in a namespace page by page, and keeps of each what `of` returns.
+/// Reads all objects of a kind in a namespace page by page, and keeps the results of `of`.
 async fn all<T>(
     client: &Client,
     (kind, namespace): (&Kind, &str),
@@ -80,12 +80,12 @@ async fn all<T>(
     Ok(found)
 }
 
-/// Every node.
+/// Reads every node.
 pub async fn nodes(client: &Client) -> Result<Vec<Node>, Error> {
     all(client, (&NODE, ""), ListParams::default(), |live| Some(Node::of(live))).await
 }
 
-/// Events about nodes, or about one.
+/// Reads the Events about all nodes, or about one node.
 async fn events(client: &Client, node: Option<&str>) -> ReadResult<Vec<NodeEvent>> {
     let of_node = node.map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
     let selector = format!("involvedObject.kind=Node{of_node}");
@@ -95,7 +95,7 @@ async fn events(client: &Client, node: Option<&str>) -> ReadResult<Vec<NodeEvent
     read_or_unseen(events, "Events about nodes", command)
 }
 
-/// The leases of cloud-controller-managers in these namespaces, all or none.
+/// Reads the leases of cloud-controller-managers in these namespaces. Fails if one namespace cannot be read.
 async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> ReadResult<Vec<Lease>> {
     let mut leases = Vec::new();
     for namespace in namespaces {
@@ -107,7 +107,7 @@ async fn leases(client: &Client, namespaces: BTreeSet<&str>) -> ReadResult<Vec<L
     Ok(leases)
 }
 
-/// The pods of a namespace that run a cloud-controller-manager, installed by the operator or not.
+/// Reads the cloud-controller-manager pods of a namespace, whether the operator installed them or not.
 async fn ccm_pods(client: &Client, namespace: &str) -> ReadResult<Vec<Pod>> {
     let of = |live: &Value| observed::is_ccm(live).then(|| Pod::of(live));
     let pods = all(client, (&POD, namespace), ListParams::default(), of).await;
@@ -115,17 +115,17 @@ async fn ccm_pods(client: &Client, namespace: &str) -> ReadResult<Vec<Pod>> {
     read_or_unseen(pods, what, format!("kubectl get pods -n {namespace}"))
 }
 
-/// The cloud-controller-managers that the operator has, or should have, installed: on OpenShift that of the platform, elsewhere those of
-/// the `CloudControllerManager`s. Also records the ones that cannot be identified, and the nodes that the statuses list as deleted.
+/// Returns the cloud-controller-managers that the operator has or should have installed, according to the platform on OpenShift and
+/// to the `CloudControllerManager`s elsewhere. Also records those that cannot be identified, and the deleted nodes in the statuses.
 async fn identities(client: &Client, catalog: &Catalog, evidence: &mut Evidence) -> Result<Vec<CcmIdentity>, Error> {
-    // As for the operator, a `CloudControllerManager` has no effect on OpenShift.
+    // On OpenShift the operator ignores every `CloudControllerManager` as well.
     let openshift = on_openshift(client, catalog).await;
     if let Ok(Some(identity)) = openshift {
         evidence.has_infrastructure = true;
         return Ok(identity.into_iter().collect());
     }
     match ccms(client).await? {
-        // Then an Infrastructure that the user may not read does not matter.
+        // If the kind is served, an unreadable Infrastructure does not matter.
         Some(ccms) => {
             evidence.deleted = ccms.iter().flat_map(deleted).collect();
             let asked_for = ccms.iter().map(|live| asked_for(live, catalog));
@@ -147,7 +147,7 @@ fn name_of(live: &Value) -> String {
     observed::sanitized(live["metadata"]["name"].as_str().unwrap_or_default())
 }
 
-/// The nodes that the status of a `CloudControllerManager` lists as deleted, each with its name.
+/// Returns the deleted nodes in the status of a `CloudControllerManager`, each with the name of the `CloudControllerManager`.
 fn deleted(live: &Value) -> impl Iterator<Item = (String, Deleted)> {
     let (name, deleted) = (name_of(live), live["status"]["nodeDeletion"]["deleted"].clone());
     let all: Vec<Deleted> = serde_json::from_value(deleted).unwrap_or_default();
@@ -157,9 +157,9 @@ fn deleted(live: &Value) -> impl Iterator<Item = (String, Deleted)> {
     })
 }
 
-/// The identity of a live `CloudControllerManager`, or why it cannot be told.
+/// Returns the identity of a live `CloudControllerManager`, or the reason why it is unknown.
 fn asked_for(live: &Value, catalog: &Catalog) -> ReadResult<CcmIdentity> {
-    // Nothing that depends on the cluster is asked of it.
+    // The identity does not depend on the cluster.
     let cluster = Cluster { minor: Minor(0), distribution: Distribution::Other, control_plane_nodes: 0 };
     let identity = ccm::Ccm::of_live(live, cluster).map_err(|error| error.to_string()).and_then(|ccm| {
         let provider = catalog.kubernetes_of(&ccm.spec.provider)?;
@@ -172,7 +172,7 @@ fn asked_for(live: &Value, catalog: &Catalog) -> ReadResult<CcmIdentity> {
     })
 }
 
-/// The cloud-controller-manager of an OpenShift cluster, if its platform has one; `None` if this is not OpenShift.
+/// Returns the cloud-controller-manager of an OpenShift cluster, if its platform has one; `None` if the cluster is not OpenShift.
 async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Option<CcmIdentity>>, Error> {
     let document = &PLATFORM_DOCUMENT;
     let live = match read::get(client, &document.kind, "", document.name).await {
@@ -187,8 +187,8 @@ async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Optio
     Ok(Some(provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE))))
 }
 
-/// Adds the evidence of cloud-controller-managers, and the leases in their namespaces and one more; with `is_thorough`
-/// their permissions and the logs of the pods that hold their leases, too.
+/// Adds the evidence about cloud-controller-managers, and the leases in their namespaces and in `more`; if `is_thorough`,
+/// also their missing permissions and the logs of the pods that hold their leases.
 pub async fn add_ccms(
     client: &Client,
     (identities, more): (&[CcmIdentity], Option<&str>),
@@ -224,7 +224,7 @@ async fn ccm(client: &Client, identity: &CcmIdentity, unseen: &mut Vec<Unseen>) 
     ccm.pods = value_or_note(pods(client, namespace, &identity.selector, "its pods").await, unseen);
     if let Some(selector) = &identity.node_manager {
         let pods = pods(client, namespace, selector, "the pods of its node manager").await;
-        // Without them, none is known to be wrong.
+        // Without the pods, no problem with the node manager is known.
         ccm.node_manager = value_or_note(pods, unseen);
     }
     let is_well = |pods: &Vec<Pod>| !pods.is_empty() && pods.iter().all(|pod| pod.is_ready);
@@ -234,7 +234,7 @@ async fn ccm(client: &Client, identity: &CcmIdentity, unseen: &mut Vec<Unseen>) 
     ccm
 }
 
-/// When its workload was created, if it exists.
+/// Returns the creation time of the workload, if it exists.
 async fn installed(client: &Client, kind: &Kind, identity: &CcmIdentity) -> ReadResult<Option<String>> {
     let CcmIdentity { workload, namespace, .. } = identity;
     let created = |live: Value| live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
@@ -253,10 +253,10 @@ async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> R
     read_or_unseen(pods, format!("{what} ({selector} in namespace {namespace})"), command)
 }
 
-/// The warnings of the workload controllers and the kubelets.
+/// Reads the warnings from the workload controllers and the kubelets.
 async fn pod_events(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<String>> {
     let CcmIdentity { namespace, workload, .. } = identity;
-    // The names of its ReplicaSets and pods begin with its own.
+    // The names of a workload's ReplicaSets and pods begin with its name.
     let is_about = |event: &Value| {
         event["involvedObject"]["name"].as_str().is_some_and(|name| name.starts_with(workload.as_str()))
     };
@@ -268,7 +268,7 @@ async fn pod_events(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<S
     Ok(events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect())
 }
 
-/// The permissions that it needs and does not have.
+/// Returns the permissions that the cloud-controller-manager needs but lacks.
 async fn missing_permissions(client: &Client, identity: &CcmIdentity) -> ReadResult<Vec<String>> {
     let user = identity.user();
     let review = async |need: &Need| {

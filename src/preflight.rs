@@ -1,9 +1,9 @@
-//! The checks before a cloud-controller-manager is installed for the first time (pure).
+//! The checks before the first installation of a cloud-controller-manager (pure).
 //!
-//! One list of checks serves the command `preflight`, the condition `PreflightPassed`, and `ConfigurationValid`,
-//! `CredentialsFound` and `VersionSupported`. A check that refuses stops a first installation, and never affects an
-//! installed cloud-controller-manager. If the API server cannot show something, its check describes how to check it by
-//! hand. [`read`] reads the cluster; the rest only validates.
+//! The command `preflight` and the conditions `PreflightPassed`, `ConfigurationValid`, `CredentialsFound` and
+//! `VersionSupported` share one list of checks. A refusal stops the first installation, but never affects an
+//! installed cloud-controller-manager. If the API server cannot show a fact, the check describes how to verify it
+//! manually. [`read`] reads the cluster; the rest only validates.
 
 pub mod check;
 pub mod check_input;
@@ -23,19 +23,19 @@ use crate::nodes::{
 use check::{Check, Row};
 use check_input::CheckInput;
 
-/// Every check, in the order in which they are shown.
+/// Returns the result of every check, in the order of the output.
 pub fn rows(input: &CheckInput) -> Vec<Row> {
     let row = |check: &Check| {
         let row = validate(input, *check);
         let row = row.unwrap_or_else(|Unseen { why, command, .. }| check.not_checked(why, command));
-        // Nothing can be planned without good inputs.
+        // Input checks cannot be skipped, because a plan needs valid inputs.
         let is_skipped = *check > Check::Version && input.ccm.skips.iter().any(|id| id == check.id());
         if is_skipped { row.skipped() } else { row }
     };
     Check::ALL.iter().map(row).collect()
 }
 
-/// The result of a check, or what it would have to see.
+/// Returns the result of a check, or the source that it could not read.
 fn validate(input: &CheckInput, check: Check) -> ReadResult<Row> {
     let of_nodes = |validate: fn(&CheckInput, Check, &[Node]) -> Row| match input.nodes.clone()? {
         [] => Ok(check.passed("there is no node yet")),

@@ -1,8 +1,8 @@
-//! Proposes a `CloudControllerManager` for a cluster (pure), from its nodes, or from the cloud-controller-manager that
+//! Proposes a `CloudControllerManager` for a cluster (pure), based on its nodes, or on the cloud-controller-manager that
 //! a chart or a manifest has installed.
 //!
-//! A proposal passes the same checks as an object of a user. `read` reads a cluster; the rest only decides. The values of
-//! Secrets are only in `proposed::SecretFile`, which cannot be printed.
+//! A proposal passes the same checks as a user's object. `read` reads a cluster; the rest only decides. Only
+//! `proposed::SecretFile`, which cannot be printed, contains the values of Secrets.
 
 pub mod credentials;
 pub(crate) mod existing;

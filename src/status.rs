@@ -1,4 +1,4 @@
-//! The state of a cluster: rollouts, the ClusterOperator, and the screen of the command `status` (pure, except for `write`).
+//! The state of a cluster: rollouts, the ClusterOperator, and the screen of the `status` command (pure, except for `write`).
 
 pub(crate) mod ccm;
 pub mod cluster_operator;

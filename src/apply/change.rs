@@ -1,4 +1,4 @@
-//! Changes of objects, made or planned, with the paths of the changed fields (pure).
+//! Changes to objects, made or planned, with the paths of the changed fields (pure).
 //!
 //! Values are never included: a field may hold a secret, and changes are written to logs and Events.
 
@@ -16,27 +16,27 @@ use crate::{object::Key, text::list::first};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// It does not exist and is created.
+    /// The object does not exist and is created.
     Create,
-    /// It differs from the plan and is changed.
+    /// The object differs from the plan and is changed.
     Configure,
-    /// It is as planned.
+    /// The object is as planned.
     Unchanged,
-    /// An immutable field differs, so it is deleted and created.
+    /// An immutable field differs, so the object is deleted and recreated.
     Recreate,
-    /// It is no longer planned and is deleted.
+    /// The object is no longer planned and is deleted.
     Prune,
-    /// It is annotated to be left alone.
+    /// An annotation excludes the object from changes.
     Skip,
-    /// It is no longer planned, and annotated to be kept or not ours to delete.
+    /// The object is no longer planned, but an annotation keeps it, or it is not ours to delete.
     #[serde(rename = "skip")]
     Keep,
-    /// The API server refuses it.
+    /// The API server refuses the object.
     Refuse,
 }
 
 impl Action {
-    /// The word for what was done, in logs and metrics.
+    /// Returns the past participle of the action, for logs and metrics.
     pub fn done(self) -> &'static str {
         match self {
             Self::Create => "created",
@@ -59,10 +59,10 @@ pub struct Change {
     pub object: Key,
     /// The action.
     pub action: Action,
-    /// The paths of the fields that differ, such as `spec.replicas`; empty if the previous state is not known.
+    /// The paths of the fields that differ, such as `spec.replicas`; empty if the previous state is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Why it is left alone, kept or refused.
+    /// The reason for leaving the object alone, keeping it or refusing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -70,7 +70,7 @@ pub struct Change {
 const REPORTED_FIELDS: usize = 10;
 
 impl Change {
-    /// The change from one live state to the next.
+    /// Returns the change between two live states.
     pub fn between(object: Key, before: &Value, after: &Value) -> Self {
         let mut fields = fields(before, after);
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
@@ -81,7 +81,7 @@ impl Change {
         Self { fields, ..Self::plain(object, action) }
     }
 
-    /// The change that a write would make; `before` is `None` if the object does not exist.
+    /// Returns the change that a write would make; `before` is `None` if the object does not exist.
     pub fn planned(object: Key, before: Option<&Value>, after: &Value) -> Self {
         let Some(before) = before else { return Self::plain(object, Action::Create) };
         let fields = fields(before, after);
@@ -89,17 +89,17 @@ impl Change {
         Self { fields, ..Self::plain(object, action) }
     }
 
-    /// A deletion and a creation.
+    /// Returns a change that deletes and recreates the object.
     pub fn recreated(object: Key, before: &Value, after: &Value) -> Self {
         Self { fields: fields(before, after), ..Self::plain(object, Action::Recreate) }
     }
 
-    /// A change whose fields are not reported.
+    /// Returns a change without fields.
     pub fn plain(object: Key, action: Action) -> Self {
         Self { object, action, fields: Vec::new(), why: None }
     }
 
-    /// The same change with its reason.
+    /// Adds the reason.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Self {
         Self { why: Some(why.into()), ..self }
@@ -110,7 +110,7 @@ impl Change {
         matches!(self.action, Action::Create | Action::Configure | Action::Recreate | Action::Prune)
     }
 
-    /// The reason, else the fields; only the first of many.
+    /// Returns the reason or, without one, the first fields.
     pub fn details(&self) -> String {
         if let Some(why) = &self.why {
             return why.clone();
@@ -137,13 +137,13 @@ const SERVER_FIELDS: [&str; 7] = [
     "selfLink",
 ];
 
-/// A copy of the whole object that `kubectl apply` leaves.
+/// The annotation in which `kubectl apply` stores a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The fields that can identify the items of a list.
+/// The fields that can identify list items.
 const ITEM_KEYS: [&str; 4] = ["name", "mountPath", "containerPort", "port"];
 
-/// An object without its status and the metadata that the API server sets.
+/// Returns an object without its status and without the metadata that the API server sets.
 pub fn essence(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
@@ -159,21 +159,21 @@ pub fn essence(object: &Value) -> Value {
     object
 }
 
-/// The paths of the fields that differ between two states of an object.
+/// Returns the paths of the fields that differ between two states of an object.
 pub fn fields(before: &Value, after: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", &essence(before), &essence(after), false, &mut found);
     found
 }
 
-/// The paths of the planned fields that a live object has otherwise. Absent and empty values are the same.
+/// Returns the paths of the planned fields whose live values differ. Absent and empty values are equal.
 pub fn unmet(planned: &Value, live: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", planned, live, true, &mut found);
     found
 }
 
-/// Compares two values; if the first is a plan, only what it has.
+/// Compares two values. If the first is a plan, compares only its fields.
 fn compare(path: &str, first: &Value, second: &Value, is_plan: bool, found: &mut Vec<String>) {
     let mut compare_members = |path: String, one: Option<&Value>, other: Option<&Value>| match (one, other) {
         (Some(one), other) if is_plan => compare(&path, one, other.unwrap_or(&Value::Null), is_plan, found),
@@ -233,7 +233,7 @@ fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// The items of a list by the values of a field.
+/// List items by the value of their key field.
 type Items<'a> = BTreeMap<String, &'a Value>;
 
 fn keyed<'a>(first: &'a [Value], second: &'a [Value]) -> Option<(&'static str, Items<'a>, Items<'a>)> {

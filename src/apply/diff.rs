@@ -1,4 +1,4 @@
-//! The changes that would be made in a cluster, for people and for programs, with masked secrets (pure).
+//! The planned changes to a cluster, for people and programs, with masked secrets (pure).
 
 mod secrets;
 
@@ -15,27 +15,27 @@ use crate::{
 
 const CONTEXT_LINES: usize = 3;
 
-/// A change that would be made, with both states of the object. Programs get the change only.
+/// A planned change, with both states of the object. Only the change is serialized.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Diff {
     /// The change.
     pub change: Change,
-    /// The object before and after as YAML, with secrets masked; empty where there is none.
+    /// The states before and after as YAML, with masked secrets; empty if there is none.
     #[serde(skip)]
     texts: (String, String),
 }
 
 impl Diff {
-    /// A change between two states of an object; `None` where it does not exist, or is left as it is.
+    /// Returns a change between two states of an object; a state is `None` if the object does not exist, or is not changed.
     pub fn new(change: Change, before: Option<&Value>, after: Option<&Value>) -> Self {
         let (before, after) = secrets::masked(before.map(essence), after.map(essence));
-        // It was parsed from JSON, so this cannot fail.
+        // The value was parsed from JSON, so this cannot fail.
         let text = |value: Option<Value>| value.and_then(|value| yaml::to_string(&value).ok()).unwrap_or_default();
         Self { change, texts: (text(before), text(after)) }
     }
 
-    /// In one line, for logs.
+    /// Describes the change on one line, for logs.
     pub fn line(&self) -> String {
         let Change { object, action, fields, why } = &self.change;
         let why = why.as_deref().unwrap_or_default();
@@ -50,7 +50,7 @@ impl Diff {
         }
     }
 
-    /// As a unified diff; a remark if there are no lines. Empty if the object is as planned.
+    /// Returns a unified diff, or a remark if there is no diff. Empty if the object is as planned.
     fn unified(&self, colors: bool) -> String {
         let paint = |code: &str, text: &str| {
             if colors { format!("\x1b[{code}m{text}\x1b[0m\n") } else { format!("{text}\n") }
@@ -83,12 +83,12 @@ impl Diff {
     }
 }
 
-/// All changes as unified diffs.
+/// Returns all changes as unified diffs.
 pub fn unified(diffs: &[Diff], colors: bool) -> String {
     diffs.iter().map(|diff| diff.unified(colors)).collect()
 }
 
-/// The number of objects by their change, in one line.
+/// Counts the objects by action, on one line.
 pub fn summary(diffs: &[Diff]) -> String {
     let count = |actions: &[Action]| diffs.iter().filter(|diff| actions.contains(&diff.change.action)).count();
     let always = [

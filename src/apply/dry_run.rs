@@ -1,8 +1,8 @@
-//! The changes that the operator would make (IO): performs [`super::steps`] by dry runs, and writes nothing.
+//! Finds the changes that the operator would make (IO): performs [`super::steps`] as dry runs, and writes nothing.
 //!
-//! An object that is not as planned costs one request: the apply that the operator would send. A migration needs two writes,
-//! and the API server can dry-run the second one only after the first. So [`preview`] computes the result of both, and
-//! a dry run asks the API server whether it accepts the result.
+//! An object that differs from the plan costs one request: the apply that the operator would send. A migration needs two
+//! writes, and the API server can dry-run the second one only after the first. So [`preview`] computes the result of
+//! both, and a dry run checks whether the API server accepts the result.
 
 use std::time::Duration;
 
@@ -27,10 +27,10 @@ use crate::{
     object::{Key, Object, PART_OF_LABEL, reference::CONFIG_MAP},
 };
 
-/// The number of concurrent requests; over HTTP/1.1 each needs its own connection.
+/// The number of concurrent requests; with HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
 
-/// Why the changes are not known.
+/// The reason why the changes are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster cannot be read.
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The time after which the API server has asked to retry.
+    /// Returns the retry delay that the API server asks for.
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Read(error) => error.retry_after(),
@@ -51,7 +51,7 @@ impl Error {
     }
 }
 
-/// The changes of the configuration and of the planned objects, in their order, and of our objects that are no longer
+/// Returns the changes to the configuration and the planned objects, in order, and to our objects that are no longer
 /// planned.
 pub async fn changes(
     client: &Client,
@@ -70,7 +70,7 @@ pub async fn changes(
     Ok(changes)
 }
 
-/// The change of one planned object: where its steps lead.
+/// Returns the change to one planned object: the result of its steps.
 pub async fn change(client: &Client, steps: Steps<'_>) -> Result<Diff, Error> {
     let (desired, live) = (steps.desired(), steps.seen());
     let key = desired.key();
@@ -81,7 +81,7 @@ pub async fn change(client: &Client, steps: Steps<'_>) -> Result<Diff, Error> {
         Ok(End::Unchanged | End::BlockedByFinalizers(_) | End::OtherApplySet(_) | End::NotOwned(_) | End::Refused) => {
             (Change::plain(key, Action::Unchanged), None, None)
         }
-        // The operator would get the same answer.
+        // The operator would get the same response.
         Err(error) if error.source.is_answer() => {
             (Change::plain(key, Action::Refuse).because(chain(&error.source)), None, None)
         }
@@ -90,7 +90,7 @@ pub async fn change(client: &Client, steps: Steps<'_>) -> Result<Diff, Error> {
     Ok(Diff::new(change, before.as_ref(), after.as_ref()))
 }
 
-/// The change of an object of ours that is no longer planned; `None` if it is already being deleted.
+/// Returns the change to one of our objects that is no longer planned; `None` if it is already being deleted.
 pub fn removal(live: &Value, decision: PruneDecision) -> Option<Diff> {
     let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let group = text("/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
@@ -102,7 +102,7 @@ pub fn removal(live: &Value, decision: PruneDecision) -> Option<Diff> {
     }
 }
 
-/// The objects in the locations of the inventory that carry our label and are no longer planned, each with the operator's
+/// Returns the objects with our label in the inventory's locations that are no longer planned, each with the operator's
 /// decision. Without a plan there are none.
 pub async fn left_over(
     client: &Client,
@@ -129,16 +129,16 @@ pub async fn left_over(
 /// The reason why the API server refuses an object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RefusedManifest {
-    /// The JSON pointer of the field; empty if none is named.
+    /// The JSON pointer to the field; empty if the response names none.
     pub pointer: String,
-    /// The message, in one line.
+    /// The message, on one line.
     pub message: String,
 }
 
-/// Dry-runs an object unchanged, as if it did not exist; `None` if the API server accepts it.
+/// Dry-runs an object as if it did not exist. Returns `None` if the API server accepts it.
 pub async fn refusal(client: &Client, object: &Object) -> Result<Option<RefusedManifest>, Error> {
     match ask(client, Steps::new(object, LiveState::Absent), true).await {
-        // An object that is being deleted proves nothing against its manifest.
+        // An object that is being deleted does not prove that its manifest is invalid.
         Ok(_) | Err(write::Error { source: Cause::BlockedByFinalizers(_), .. }) => Ok(None),
         Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. }) if is_about_manifest(status.code) => {
             Ok(Some(RefusedManifest { pointer: pointer(field(&status)), message: status.message.replace('\n', " ") }))
@@ -147,19 +147,19 @@ pub async fn refusal(client: &Client, object: &Object) -> Result<Option<RefusedM
     }
 }
 
-/// Whether a response is about the manifest, and not about the caller's permissions or the API server's state. A schema error
-/// comes as 500.
+/// Whether a response is about the manifest, not about the caller's permissions or the API server's state. A schema error
+/// has the code 500.
 fn is_about_manifest(code: u16) -> bool {
     matches!(code, 400 | 404 | 409 | 422 | 500)
 }
 
-/// The field that an answer names; empty if it names none.
+/// Returns the field that a response names; empty if it names none.
 fn field(status: &kube::core::Status) -> &str {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty()).unwrap_or_default()
 }
 
-/// The JSON pointer of a field as the API server writes it, such as `spec.ports[0].port`.
+/// Converts a field in the API server's notation, such as `spec.ports[0].port`, to a JSON pointer.
 fn pointer(field: &str) -> String {
     let parts = field.split(['.', '[', ']']).filter(|part| !part.is_empty());
     parts.map(|part| format!("/{part}")).collect::<Vec<_>>().concat()
@@ -175,11 +175,11 @@ async fn ask(client: &Client, mut steps: Steps<'_>, is_strict: bool) -> Result<E
     end.map_err(|error| write::Error { action: "dry-run", ..error })
 }
 
-/// Performs steps by dry runs and remembers the results of writes for the steps after them.
+/// Performs steps as dry runs, and keeps the results of writes for later steps.
 struct Asker<F> {
     requests: Requests<F>,
     migrated: Option<Value>,
-    /// The temporary object, which the API server would accept.
+    /// The temporary object, if the API server would accept it.
     accepted: Option<Value>,
 }
 

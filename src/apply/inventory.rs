@@ -1,8 +1,9 @@
-//! The inventory: the kinds and namespaces in which our objects may be (pure).
+//! The inventory: the kinds and namespaces that may contain our objects (pure).
 //!
-//! It is a ConfigMap in the operator's own namespace. For other tools it has the label and annotations of the parent of
-//! a set (KEP-3659), which list kinds and namespaces separately. The operator reads the exact pairs from its data, so
-//! it needs no permissions in locations where it never created anything. This file also decides which objects may be deleted.
+//! The inventory is a ConfigMap in the operator's own namespace. For other tools it has the label and annotations of an
+//! `ApplySet` parent (KEP-3659), which list kinds and namespaces separately. The operator reads the exact pairs from the
+//! data, so it needs no permissions in locations where it never created an object. This file also decides which objects
+//! may be deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,16 +17,16 @@ use crate::{
     version::VERSION,
 };
 
-/// The ConfigMap's name; with its namespace it is the identity of the set.
+/// The name of the ConfigMap. Name and namespace together identify the set.
 pub const NAME: &str = "ccm-operator-inventory";
 
-/// An object with this annotation set to `ignore` is not changed (cli-utils).
+/// The annotation whose value `ignore` excludes an object from changes (cli-utils).
 const MUTATION: &str = "client.lifecycle.config.k8s.io/mutation";
 
-/// An object with this annotation set to `detach` is not pruned (cli-utils).
+/// The annotation whose value `detach` excludes an object from pruning (cli-utils).
 const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
 
-/// Why an object is left alone.
+/// The reason for leaving an object alone.
 pub const LEFT_ALONE: &str = "it is annotated to be left alone";
 
 const ID_LABEL: &str = "applyset.kubernetes.io/id";
@@ -33,16 +34,16 @@ const TOOLING: &str = "applyset.kubernetes.io/tooling";
 const KINDS_ANNOTATION: &str = "applyset.kubernetes.io/contains-group-kinds";
 const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 
-/// The key of the data that holds the pairs.
+/// The data key of the locations.
 const LOCATIONS: &str = "scope";
 
-/// The key of the data that holds the name of the external provider that the objects are of.
+/// The data key of the name of the objects' external provider.
 const EXTERNAL: &str = "externalProvider";
 
 /// Kinds that are never deleted, because other objects depend on them.
 const NEVER_PRUNED: [&str; 3] = ["Namespace", "CustomResourceDefinition", "Secret"];
 
-/// The value of [`PART_OF_LABEL`] for the set of the operator that runs in a namespace: KEP-3659's id of its parent.
+/// Returns the value of [`PART_OF_LABEL`] for the set of an operator in this namespace: the `ApplySet` ID of KEP-3659.
 pub fn set_id(own_namespace: &str) -> String {
     let digest = Sha256::digest(format!("{NAME}.{own_namespace}.ConfigMap."));
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(digest))
@@ -53,22 +54,22 @@ pub fn set_id(own_namespace: &str) -> String {
 pub struct Location {
     /// The kind.
     pub kind: &'static Kind,
-    /// The namespace, empty for a cluster-scoped kind.
+    /// The namespace; empty for a cluster-scoped kind.
     pub namespace: String,
 }
 
 impl Location {
-    /// The location of an object.
+    /// Returns the location of an object.
     pub fn of(object: &Object) -> Self {
         Self { kind: object.kind(), namespace: object.namespace().to_owned() }
     }
 }
 
-/// The locations in which our objects may be.
+/// The locations that may contain our objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     locations: BTreeSet<Location>,
-    /// Lines of a newer version about kinds that this one does not know; they are kept.
+    /// Lines with kinds that only a newer version knows. They are kept.
     unknown: BTreeSet<String>,
 }
 
@@ -79,12 +80,12 @@ impl FromIterator<Location> for Inventory {
 }
 
 impl Inventory {
-    /// The locations of these objects.
+    /// Returns the locations of these objects.
     pub fn of(objects: &[Object]) -> Self {
         objects.iter().map(Location::of).collect()
     }
 
-    /// The locations of objects that a status lists, each as its API group, plural and namespace.
+    /// Returns the locations of the objects in a status, each given as API group, plural and namespace.
     pub fn of_references<'a>(references: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Self {
         let location = |(group, plural, namespace): (&str, &str, &str)| {
             let kind = KINDS.iter().find(|kind| (kind.group, kind.plural) == (group, plural))?;
@@ -93,7 +94,7 @@ impl Inventory {
         references.filter_map(location).collect()
     }
 
-    /// Reads a live ConfigMap.
+    /// Reads the inventory from a live ConfigMap.
     pub fn read(config_map: &Value) -> Self {
         let mut inventory = Self::default();
         for line in config_map["data"][LOCATIONS].as_str().unwrap_or_default().lines() {
@@ -108,7 +109,7 @@ impl Inventory {
         inventory
     }
 
-    /// Its locations.
+    /// Returns the locations.
     pub fn locations(&self) -> impl Iterator<Item = &Location> {
         self.locations.iter()
     }
@@ -118,13 +119,13 @@ impl Inventory {
         self.locations.contains(location)
     }
 
-    /// The locations of both.
+    /// Returns the locations of both inventories.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self { locations: &self.locations | &other.locations, unknown: &self.unknown | &other.unknown }
     }
 
-    /// These locations only.
+    /// Returns the inventory with only the locations that `keep` accepts.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&Location) -> bool) -> Self {
         Self {
@@ -133,17 +134,17 @@ impl Inventory {
         }
     }
 
-    /// The ConfigMap with this inventory and the external provider that the objects are of, for the operator in a namespace.
+    /// Returns the ConfigMap of an operator in this namespace, with the inventory and the objects' external provider.
     pub fn config_map_of(&self, own_namespace: &str, external: Option<&str>, live: Option<&Value>) -> Value {
         let mut config_map = self.config_map(own_namespace);
-        // What is left out is not compared with the live one.
+        // An absent key would not be compared with the live key.
         if external.is_some() || external_provider(live).is_some() {
             config_map["data"][EXTERNAL] = external.unwrap_or_default().into();
         }
         config_map
     }
 
-    /// The ConfigMap with this inventory, for the operator in a namespace.
+    /// Returns the ConfigMap of an operator in this namespace, with the inventory.
     pub fn config_map(&self, own_namespace: &str) -> Value {
         let kinds: BTreeSet<_> = self.locations.iter().map(|location| group_kind(location.kind)).collect();
         let namespaces: BTreeSet<_> = self.locations.iter().map(|location| location.namespace.as_str()).collect();
@@ -172,12 +173,12 @@ impl Inventory {
     }
 }
 
-/// The external provider that the objects of a live inventory are of.
+/// Returns the external provider of the objects in a live inventory.
 pub fn external_provider(live: Option<&Value>) -> Option<&str> {
     live?["data"][EXTERNAL].as_str().filter(|name| !name.is_empty())
 }
 
-/// Whether a live ConfigMap has the wanted content; additions of other managers do not count.
+/// Whether a live ConfigMap has the wanted content. Ignores other managers' additions.
 pub fn matches(live: &Value, wanted: &Value) -> bool {
     let has = |field| ownership::covers(&wanted["metadata"][field], &live["metadata"][field]);
     has("labels") && has("annotations") && ownership::covers(&wanted["data"], &live["data"])
@@ -187,14 +188,14 @@ fn group_kind(kind: &Kind) -> String {
     if kind.group.is_empty() { kind.kind.to_owned() } else { format!("{}.{}", kind.kind, kind.group) }
 }
 
-/// The decision about a live object that carries our label and is not planned.
+/// The decision about an unplanned live object with our label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneDecision {
-    /// It is deleted.
+    /// The object is deleted.
     Prune,
-    /// It is kept, for this reason.
+    /// The object is kept for this reason.
     Keep(&'static str),
-    /// It is already being deleted.
+    /// The object is already being deleted.
     Terminating,
 }
 
@@ -209,19 +210,19 @@ fn decision(live: &Value, set_id: &str) -> PruneDecision {
     if metadata["annotations"][DELETION] == "detach" {
         return PruneDecision::Keep("it is annotated to be kept");
     }
-    // A copy of an object has its labels too.
+    // A copy of one of our objects also has our label.
     if !ownership::is_applied_by_us(live) {
         return PruneDecision::Keep("it carries our label but was created by another manager");
     }
     if metadata["deletionTimestamp"].is_string() { PruneDecision::Terminating } else { PruneDecision::Prune }
 }
 
-/// Whether a live object is annotated to be left alone.
+/// Whether an annotation excludes a live object from changes.
 pub fn is_left_alone(live: &Value) -> bool {
     live["metadata"]["annotations"][MUTATION] == "ignore"
 }
 
-/// The live objects that are not planned, each with its decision, in the reverse order of applying.
+/// Returns the unplanned live objects, each with its decision, in reverse apply order.
 pub fn prune_decisions<'a>(
     seen: impl Iterator<Item = (&'a Location, &'a Value)>,
     planned: &[Object],

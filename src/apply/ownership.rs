@@ -1,10 +1,10 @@
 //! Ownership of an object's fields, read from `metadata.managedFields` (pure).
 //!
-//! It answers two questions without a request. Does a live object still hold exactly what we applied? Which fields of
-//! other managers have to become ours, because even a forced apply keeps the fields that another manager has added by
+//! It answers two questions without a request. Does a live object still have exactly the fields that we applied? Which
+//! other managers' fields must become ours, because even a forced apply keeps the fields that another manager added by
 //! update?
 //!
-//! A field set is what the API server calls `FieldsV1`: a tree of `f:<field>`, `k:<key fields of a list item>`,
+//! A field set (`FieldsV1` in the API) is a tree of `f:<field>`, `k:<key fields of a list item>`,
 //! `v:<value of a set>` and `.` for the node itself.
 
 use serde_json::{Map, Value, json};
@@ -14,24 +14,24 @@ pub mod preview;
 /// Our field manager.
 pub const FIELD_MANAGER: &str = "ccm-operator";
 
-/// The roots that are ours whole: other managers' updates there are removed.
+/// The roots that we own entirely: other managers' updates to them are removed.
 const OWNED_ROOTS: [&str; 5] = ["f:spec", "f:data", "f:binaryData", "f:rules", "f:subjects"];
 
-/// The field managers of the Go operator, whose fields we take over everywhere.
+/// The field managers of the Go operator. We take over all their fields.
 const PREDECESSORS: [&str; 2] = ["cluster-controller-manager-operator", "config-sync-controllers"];
 
-/// The writes from a live object to the planned one.
+/// The writes that turn a live object into the planned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequiredWrites {
-    /// Nothing: it is as applied.
+    /// No write: the object is as applied.
     Nothing,
     /// One apply.
     Apply,
-    /// Other managers' fields have to become ours first, so that an apply removes them.
+    /// A migration that makes other managers' fields ours, so that the apply removes them.
     MigrateThenApply,
 }
 
-/// The writes from a live object to the desired one. Both are whole objects; the live one with its managed fields.
+/// Returns the writes that turn a live object into the desired one. Both are complete; the live one includes its managed fields.
 pub fn required_writes(desired: &Value, live: &Value) -> RequiredWrites {
     let entries = managed_fields(live);
     let adds = |entry: &Value| is_update_of_others(entry) && owns_more(&migratable(entry), desired);
@@ -44,7 +44,7 @@ pub fn required_writes(desired: &Value, live: &Value) -> RequiredWrites {
     }
 }
 
-/// The managed fields with everything that we take over moved into our entry; guarded by the caller.
+/// Moves the fields that we take over into our entry, and returns all managed fields. The caller guards against conflicts.
 pub fn migrate(live: &Value) -> Value {
     let (mut ours, mut others) = (Map::new(), Vec::new());
     let mut our_entry = json!({
@@ -79,8 +79,8 @@ pub fn is_wiped(live: &Value) -> bool {
     managed_fields(live).is_empty()
 }
 
-/// An apply that changes nothing. As a dry run it makes the server assign the fields of a wiped object, even if the
-/// whole object would be refused because of other managers' fields.
+/// Returns an apply that changes nothing. Its dry run makes the API server assign the fields of a wiped object to managers,
+/// even if other managers' fields would make it refuse the whole object.
 pub fn bare(desired: &Value) -> Value {
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
@@ -89,7 +89,7 @@ pub fn bare(desired: &Value) -> Value {
     json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": metadata})
 }
 
-/// Whether another manager owns a label of an object.
+/// Whether another manager owns this label of an object.
 pub fn is_label_of_others(live: &Value, label: &str) -> bool {
     let field = format!("f:{label}");
     let owns = |entry: &&Value| !entry["fieldsV1"]["f:metadata"]["f:labels"][&field].is_null();
@@ -101,15 +101,15 @@ pub fn is_applied_by_us(live: &Value) -> bool {
     managed_fields(live).iter().any(is_ours)
 }
 
-/// Whether an applied object was created by that apply: only we have written it, and not after its creation. The API server takes
-/// the time of the write first, so that the creation may be a second later.
+/// Whether the apply created the object: only we have written it, and not after its creation. The API server records the
+/// time of the write first, so the creation may be a second later.
 pub fn is_new(applied: &Value) -> bool {
     let [entry] = managed_fields(applied) else { return false };
     let (written, created) = (entry["time"].as_str(), applied["metadata"]["creationTimestamp"].as_str());
     is_ours(entry) && written.zip(created).is_some_and(|(written, created)| written <= created)
 }
 
-/// The manager that last changed an object, other than us and other than its status.
+/// Returns the last other manager that changed an object. Ignores changes to its status.
 pub fn last_other_manager(live: &Value) -> Option<&str> {
     let others = managed_fields(live).iter().filter(|entry| !is_ours(entry) && has_no_subresource(entry));
     others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
@@ -131,7 +131,7 @@ fn has_no_subresource(entry: &Value) -> bool {
     entry["subresource"].as_str().is_none_or(str::is_empty)
 }
 
-/// The part of another manager's entry that we take over.
+/// Returns the part of another manager's entry that we take over.
 fn migratable(entry: &Value) -> Map<String, Value> {
     let predecessor = entry["manager"].as_str().is_some_and(|manager| PREDECESSORS.contains(&manager));
     let fields = entry["fieldsV1"].as_object().into_iter().flatten();
@@ -149,10 +149,10 @@ fn owns_more(fields: &Map<String, Value>, desired: &Value) -> bool {
     })
 }
 
-/// Whether our field set and the live values are exactly those of the desired object, or of a part of it.
+/// Whether our field set and the live values exactly match the desired object, or a part of it.
 fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
     let Some(fields) = fields.as_object().filter(|fields| !fields.is_empty()) else {
-        // A leaf, or a list or map that is owned as a whole: defaults inside it are the server's.
+        // A leaf, or a list or map owned as a whole, in which the API server has set defaults.
         return covers(desired, live);
     };
     if fields.keys().any(|path| path != "." && find(desired, path).is_none()) {
@@ -165,7 +165,7 @@ fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
                 .zip(live.get(name))
                 .is_some_and(|(fields, live)| holds(fields, value, live))
         }),
-        // An owned item that is not desired must go, even if its keys are like those of a desired one.
+        // An owned item that is not desired must be removed, even if its keys resemble a desired item's keys.
         Value::Array(items) if fields.keys().filter(|path| *path != ".").count() != items.len() => false,
         Value::Array(items) => items.iter().all(|item| {
             let owned = fields.iter().find(|(path, _)| path_matches(path, item));
@@ -176,7 +176,7 @@ fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
     }
 }
 
-/// Whether a live value holds all desired values; maps may hold more.
+/// Whether a live value contains all desired values; maps may contain more.
 pub(super) fn covers(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
@@ -185,13 +185,13 @@ pub(super) fn covers(desired: &Value, live: &Value) -> bool {
         (Value::Array(desired), Value::Array(live)) => {
             desired.len() == live.len() && desired.iter().zip(live).all(|(desired, live)| covers(desired, live))
         }
-        // The API server stores an empty list as none.
+        // The API server does not store empty lists.
         (Value::Array(desired), Value::Null) => desired.is_empty(),
         _ => desired == live,
     }
 }
 
-/// The value at a path element of a field set.
+/// Returns the value at a path element of a field set.
 fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     match path.strip_prefix("f:") {
         Some(field) => value.get(field),
@@ -199,8 +199,8 @@ fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// Whether `k:{…}` or `v:…` names a list item. The server has filled in key fields that the item lacks: a port's protocol is
-/// TCP, others it knows.
+/// Whether `k:{…}` or `v:…` identifies a list item. The API server adds key fields that the item lacks: a missing protocol is
+/// TCP; other missing keys match any value.
 fn path_matches(path: &str, item: &Value) -> bool {
     let parse = |json| serde_json::from_str::<Value>(json).ok();
     if let Some(keys) = path.strip_prefix("k:").and_then(parse) {
@@ -222,7 +222,7 @@ fn merge(into: &mut Map<String, Value>, from: &Value) {
     }
 }
 
-/// An object without the fields that field sets leave out: its kind and its name.
+/// Returns an object without its kind and name, which field sets omit.
 fn without_identity(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {

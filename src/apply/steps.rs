@@ -1,7 +1,7 @@
-//! The steps from a live object to the planned one (pure).
+//! The steps that turn a live object into the planned one (pure).
 //!
-//! Everything that changes objects or shows changes uses these steps. The next step follows from the responses to the
-//! previous ones. [`super::write`] performs the steps, and [`super::dry_run`] performs them as dry runs.
+//! All code that changes objects or shows changes uses these steps. The responses to the previous steps decide the next
+//! one. [`super::write`] performs the steps, and [`super::dry_run`] performs them as dry runs.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use crate::{
     object::{Object, PART_OF_LABEL, TEMPORARY},
 };
 
-/// How often a migration of field managers is tried while other managers write the object.
+/// The maximum number of attempts to migrate field managers while other managers write the object.
 const MIGRATION_TRIES: usize = 3;
 
 /// A request to the API server about one object.
@@ -23,74 +23,74 @@ const MIGRATION_TRIES: usize = 3;
 pub enum Step {
     /// Read the object.
     Read,
-    /// Ask by a dry run of [`ownership::bare`] who owns the fields of this object, whose managed fields were wiped.
+    /// Find the field owners of this object, whose managed fields were wiped, by a dry run of [`ownership::bare`].
     Probe(Value),
-    /// Move other managers' fields of this live object into our entry of the managed fields, unless it has changed.
+    /// Move other managers' fields of this live object into our managed fields entry, unless the object has changed.
     Migrate(Value),
     /// Apply the object.
     Apply,
-    /// Read what has the name of the temporary object: it may be somebody else's.
+    /// Read the object with the temporary object's name: it may belong to another manager.
     ReadTemporary,
-    /// Apply the object under the name of its temporary object: the API server has to accept it before the old one is deleted.
-    /// A binding's temporary object is real, so that its permissions are granted without a gap; others are dry runs.
+    /// Apply the object under the temporary object's name: the API server has to accept it before the old object is deleted.
+    /// A binding's temporary object is created, so that its permissions are granted without a gap; others are only dry-run.
     ApplyTemporary,
-    /// Delete an old temporary object that the new one cannot replace.
+    /// Delete an old temporary object that an apply cannot change into the new one.
     DeleteTemporary,
-    /// Delete this live object, and no other state of it.
+    /// Delete this live object, but only if it is still in this state.
     Delete(Value),
 }
 
 /// The next step, or the end.
 pub type Next = ControlFlow<End, Step>;
 
-/// How the steps end.
+/// The end of the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// The object is as planned.
     Unchanged,
-    /// The object is annotated to be left alone; its state, if a step has read it.
+    /// An annotation excludes the object from changes. Holds its state, if a step has read it.
     LeftAlone(Option<Value>),
-    /// The object was applied; this is its state.
+    /// The object was applied. Holds its state.
     Applied(Value),
-    /// The object was deleted and created, because an immutable field differed.
+    /// The object was deleted and recreated, because an immutable field differed.
     Recreated {
-        /// The state before.
+        /// The state before the deletion.
         before: Value,
-        /// The state now.
+        /// The current state.
         after: Value,
     },
-    /// These finalizers keep the object from being deleted.
+    /// These finalizers block the deletion of the object.
     BlockedByFinalizers(String),
-    /// The object belongs to this set of another tool, which keeps it as that tool wants it.
+    /// Another tool manages the object as a member of this set.
     OtherApplySet(String),
-    /// The object was made by this manager, and is not taken over.
+    /// This manager created the object, which is not taken over.
     NotOwned(String),
-    /// The last refusal stands.
+    /// The last refusal is final.
     Refused,
 }
 
-/// The knowledge about the live object before the first step.
+/// The known state of the live object before the first step.
 #[derive(Clone, Copy, Debug)]
 pub enum LiveState<'a> {
-    /// The object is live as given.
+    /// The object exists in this state.
     Seen(&'a Value),
-    /// It does not exist.
+    /// The object does not exist.
     Absent,
-    /// It may exist without our label, by which objects are watched.
+    /// The object may exist without our label, so no watch shows it.
     Unknown,
 }
 
 impl<'a> LiveState<'a> {
-    /// Of an object that was read.
+    /// Returns the state for the result of a read.
     pub fn of(live: Option<&'a Value>) -> Self {
         live.map_or(Self::Absent, Self::Seen)
     }
 }
 
-/// The answer to a step: the object as it is now, `None` if there is none or the step has no answer; or a refusal.
+/// The response to a step: the current object (`None` if it does not exist or is not returned), or a refusal.
 pub type Answer = Result<Option<Value>, Refusal>;
 
-/// Why the API server refused, as far as it decides the next step.
+/// The reason for a refusal, as far as the next step depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// An immutable field differs.
@@ -99,35 +99,35 @@ pub enum Refusal {
     Invalid,
     /// Another manager has changed the object.
     Conflict,
-    /// Another reason, or no answer.
+    /// Another reason, or no response.
     Other,
 }
 
-/// The step whose answer is awaited.
+/// The step that waits for its response.
 #[derive(Debug)]
 enum Stage {
     Start,
-    /// Does an object without our label exist, and may it be taken over?
+    /// Checks whether an object without our label exists and may be taken over.
     Read,
     Apply,
-    /// An unseen object was refused: because of other managers' fields?
+    /// Checks whether an unseen object was refused because of other managers' fields.
     ReadForMigration(Refusal),
     Probe(Value),
     Migrate,
-    /// Another manager has changed the object before the migration.
+    /// Another manager changed the object before the migration.
     Reread,
     ApplyMigrated,
     ReadForRecreate,
     ReadTemporary(Value),
     ApplyTemporary(Value),
-    /// The temporary object after an old one was deleted.
+    /// Applies the temporary object after an old one was deleted.
     ApplyTemporaryAgain(Value),
     DeleteTemporary(Value),
     Delete(Value),
     Create(Value),
 }
 
-/// The steps of one object.
+/// The steps for one object.
 #[derive(Debug)]
 pub struct Steps<'a> {
     desired: &'a Object,
@@ -138,23 +138,23 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// The steps from what is known about the live object.
+    /// Creates the steps from the known state of the live object.
     pub fn new(desired: &'a Object, live_state: LiveState<'a>) -> Self {
         Self { desired, live_state, adopts: true, migrations: 0, stage: Stage::Start }
     }
 
-    /// The same, but for `adopts`: whether an object that somebody else has made becomes ours.
+    /// Sets `adopts`: whether we take over objects that another manager created.
     #[must_use]
     pub fn adopting(self, adopts: bool) -> Self {
         Self { adopts, ..self }
     }
 
-    /// The planned object.
+    /// Returns the planned object.
     pub fn desired(&self) -> &'a Object {
         self.desired
     }
 
-    /// The object as it was seen.
+    /// Returns the last seen state of the object.
     pub fn seen(&self) -> Option<&'a Value> {
         match self.live_state {
             LiveState::Seen(live) => Some(live),
@@ -162,7 +162,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The first step.
+    /// Returns the first step.
     pub fn first(&mut self) -> Next {
         match self.live_state {
             LiveState::Unknown if self.is_in_our_set() => self.step(Stage::Read, Step::Read),
@@ -173,13 +173,13 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The next step after an answer.
+    /// Returns the next step after a response.
     pub fn next(&mut self, answer: Answer) -> Next {
         match (std::mem::replace(&mut self.stage, Stage::Start), answer) {
             (Stage::Read, Ok(None)) => self.step(Stage::Apply, Step::Apply),
             (Stage::Read | Stage::Reread, Ok(Some(live))) => self.adopt(&live),
             (Stage::Apply, Ok(Some(now))) => {
-                // The answer is the first to show other managers' fields of an unseen object.
+                // For an unseen object, this response is the first to show other managers' fields.
                 let needs_migration = required_writes(self.desired.value(), &now) == RequiredWrites::MigrateThenApply;
                 if needs_migration { self.migrate(now) } else { Next::Break(End::Applied(now)) }
             }
@@ -200,7 +200,7 @@ impl<'a> Steps<'a> {
                 _ => Next::Break(End::Refused),
             },
             (Stage::Probe(mut live), Ok(Some(shown))) => {
-                // An item of a list has no types, and our new entry needs them.
+                // A list item has no `apiVersion`, and our new entry needs one.
                 live["apiVersion"] = shown["apiVersion"].clone();
                 live["metadata"]["managedFields"] = shown["metadata"]["managedFields"].clone();
                 self.migrations += 1;
@@ -209,7 +209,7 @@ impl<'a> Steps<'a> {
             (Stage::Migrate, Err(Refusal::Conflict)) if self.migrations < MIGRATION_TRIES => {
                 self.step(Stage::Reread, Step::Read)
             }
-            // After the last conflict the refusal stands: an apply alone would leave other managers' fields.
+            // After the last conflict, the refusal is final: an apply alone would keep other managers' fields.
             (Stage::Migrate, Ok(_)) => self.step(Stage::ApplyMigrated, Step::Apply),
             (Stage::ReadForRecreate, Ok(Some(live))) => self.recreate(live),
             (Stage::ReadTemporary(live), Ok(temporary)) => {
@@ -234,8 +234,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether an administrator has annotated the object to be left alone. Only members of the set can be: synced objects,
-    /// such as `cloud-conf`, are not labeled and are always ours.
+    /// Whether an administrator has excluded the object from changes by an annotation. Only members of the set can be excluded:
+    /// synced objects, such as `cloud-conf`, are not labeled and are always ours.
     fn is_left_alone(&self, live: &Value) -> bool {
         self.is_in_our_set() && inventory::is_left_alone(live)
     }
@@ -244,13 +244,13 @@ impl<'a> Steps<'a> {
         !set_of(self.desired.value()).is_null()
     }
 
-    /// Whether a live object is not ours and stays so. One of ours may have lost its label or its managed fields, not both.
+    /// Whether a live object is not ours and is not adopted. Our objects may have lost their label or managed fields, but not both.
     fn is_of_others(&self, live: &Value) -> bool {
         let is_wiped = ownership::is_wiped(live) && *set_of(live) == *set_of(self.desired.value());
         !self.adopts && !ownership::is_applied_by_us(live) && !is_wiped
     }
 
-    /// Why a live object is not changed, if it is not ours to change.
+    /// Returns the reason for leaving a live object alone, if there is one.
     fn left_alone(&self, live: &Value) -> Option<End> {
         if self.is_of_others(live) {
             let manager = ownership::last_other_manager(live).unwrap_or("another manager");
@@ -261,7 +261,7 @@ impl<'a> Steps<'a> {
         }
         if let Some(set) = live["metadata"]["labels"][PART_OF_LABEL].as_str() {
             let is_another = self.is_in_our_set() && *set_of(self.desired.value()) != *set;
-            // Our label with another value belongs to this operator in another namespace.
+            // Another value of our label means that an operator in another namespace owns the object.
             let is_owned = ownership::is_label_of_others(live, PART_OF_LABEL);
             if is_another && is_owned {
                 return Some(End::OtherApplySet(set.to_owned()));
@@ -302,7 +302,7 @@ impl<'a> Steps<'a> {
         if !live["metadata"]["deletionTimestamp"].is_null() {
             return Next::Break(End::BlockedByFinalizers(finalizers(&live)));
         }
-        // Only a binding's is written.
+        // Only a binding's temporary object is written.
         if is_binding(self.desired) {
             return self.step(Stage::ReadTemporary(live), Step::ReadTemporary);
         }
@@ -310,12 +310,12 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The set that an object belongs to; null for none.
+/// Returns the set of an object; null if it belongs to none.
 fn set_of(object: &Value) -> &Value {
     &object["metadata"]["labels"][PART_OF_LABEL]
 }
 
-/// Whether the temporary object of an object is created, not only dry-run.
+/// Whether an object's temporary object is created, not only dry-run.
 pub(super) fn is_binding(object: &Object) -> bool {
     matches!(object.kind().kind, "ClusterRoleBinding" | "RoleBinding")
 }
@@ -326,7 +326,7 @@ pub(super) fn temporary(object: &Object) -> Value {
     temporary
 }
 
-/// The merge patch that moves other managers' fields of a live object into our entry, guarded by the resource version.
+/// Returns the merge patch that moves other managers' fields of a live object into our entry, guarded by the resource version.
 pub(super) fn migration_patch(live: &Value) -> Value {
     json!({"metadata": {
         "resourceVersion": live["metadata"]["resourceVersion"],
@@ -334,7 +334,7 @@ pub(super) fn migration_patch(live: &Value) -> Value {
     }})
 }
 
-/// The finalizers of an object, comma-separated; empty if it has none.
+/// Returns the finalizers of an object, comma-separated; empty if it has none.
 pub(crate) fn finalizers(live: &Value) -> String {
     let finalizers = live["metadata"]["finalizers"].as_array().into_iter().flatten();
     finalizers.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")

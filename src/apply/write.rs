@@ -1,7 +1,7 @@
-//! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes objects, and keeps the inventory.
+//! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes objects, and writes the inventory.
 //!
-//! It uses server-side apply, forced: the operator takes over every field that it applies. It never decides which
-//! objects should exist.
+//! It uses forced server-side apply: the operator takes over every field that it applies. It never decides which objects
+//! should exist.
 
 use std::time::{Duration, Instant};
 
@@ -22,21 +22,21 @@ use crate::{
     object::{INSTANCE_LABEL, Key, Kind, Object, TEMPORARY, reference::CONFIG_MAP},
 };
 
-/// An object that could not be written.
+/// A failed write of an object.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {action} {object}")]
 pub struct Error {
     /// The object.
     pub object: Key,
-    /// The action that failed.
+    /// The failed action.
     pub action: &'static str,
     /// The cause.
     #[source]
     pub source: Cause,
 }
 
-/// Performs the steps from its first step to its end; an error is the last refused action with the refusal. `perform` answers
-/// with the object after a step; `None` if there is none, or if the step has no answer.
+/// Performs the steps from the first one to the end. An error contains the last refused action and its refusal. `perform`
+/// returns the object after a step; `None` if it does not exist, or if the step returns no object.
 pub(super) async fn perform_steps(
     steps: &mut Steps<'_>,
     mut next: Next,
@@ -69,7 +69,7 @@ pub(super) async fn perform_steps(
             Ok(object) => steps.next(Ok(object)),
             Err(source) => {
                 let next = steps.next(Err(refusal(&source, object.kind())));
-                // A read that only looks for the cause of a refusal does not hide it.
+                // A failed read must not hide the refusal whose cause it was looking for.
                 let is_invalid = |cause: &Cause| cause.is_invalid() && !cause.is_immutable(object.kind());
                 let is_explained =
                     action == "read" && refused.as_ref().is_some_and(|error: &Error| is_invalid(&error.source));
@@ -83,14 +83,14 @@ pub(super) async fn perform_steps(
     }
 }
 
-/// The advice for an object that others have created, besides deleting it. On OpenShift there is no `CloudControllerManager`, and on
-/// any other Kubernetes each object has the label of its own.
+/// Returns the alternative to deleting an object that another manager created. OpenShift has no `CloudControllerManager`;
+/// on any other Kubernetes each object has the label of its `CloudControllerManager`.
 fn otherwise(object: &Object) -> &'static str {
     let has_ccm = object.value()["metadata"]["labels"][INSTANCE_LABEL].is_string();
     if has_ccm { "give the CloudControllerManager another name" } else { "rename it in the provider's folder" }
 }
 
-/// A refusal without the secrets of the object that it is about.
+/// Removes the objects' secrets from a refusal.
 fn redacted<'a>(mut cause: Cause, objects: impl Iterator<Item = &'a Value>) -> Cause {
     if let Cause::Api(kube::Error::Api(status)) = &mut cause {
         status.message = diff::redacted(&status.message, objects);
@@ -119,7 +119,7 @@ fn refusal(cause: &Cause, kind: &Kind) -> Refusal {
     }
 }
 
-/// An object that was written.
+/// The result of a write.
 #[derive(Debug)]
 pub struct Applied {
     /// The object after the write; `None` if nothing was written.
@@ -128,8 +128,8 @@ pub struct Applied {
     pub change: Change,
 }
 
-/// Brings one object to the plan. `next` is the first step; `budget` returns how long the next write may
-/// take.
+/// Changes one object to match the plan. `next` is the first step; `budget` returns the time limit of the next
+/// write.
 pub async fn apply(
     client: &Client,
     mut steps: Steps<'_>,
@@ -158,15 +158,15 @@ pub async fn apply(
 /// The result of a deletion.
 #[derive(Debug)]
 pub enum Pruned {
-    /// It was deleted.
+    /// The object was deleted.
     Gone,
-    /// It did not exist.
+    /// The object did not exist.
     Absent,
-    /// It will be gone when its finalizers are removed.
+    /// The object is deleted once its finalizers are removed.
     Terminating(Value),
 }
 
-/// Deletes an object as it was seen, and no other state of it.
+/// Deletes an object, but only if it is still in the state `live`.
 pub async fn prune(client: &Client, kind: &Kind, live: &Value, budget: Option<Duration>) -> Result<Pruned, Error> {
     let key = key_of(kind, live);
     let requests = Requests { api: api(client, kind, &key.namespace), budget: || budget, is_strict: false };
@@ -177,7 +177,7 @@ pub async fn prune(client: &Client, kind: &Kind, live: &Value, budget: Option<Du
     }
 }
 
-/// Writes the inventory; `live` is its last known state. Where somebody has made it immutable, it is recreated.
+/// Writes the inventory; `live` is its last known state. Recreates it if another client has made it immutable.
 pub async fn write_inventory(
     client: &Client,
     config_map: &Value,
@@ -186,12 +186,12 @@ pub async fn write_inventory(
 ) -> Result<Value, Error> {
     let object = key_of(&CONFIG_MAP, config_map);
     let deadline = budget.and_then(|budget| Instant::now().checked_add(budget));
-    // All requests together have the budget.
+    // All requests share the budget.
     let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let requests = Requests { api: api(client, &CONFIG_MAP, &object.namespace), budget: left, is_strict: false };
     let mut guarded = config_map.clone();
     if let Some(live) = live {
-        // A write of another leader has to be read first.
+        // Another leader's write must cause a conflict, so that it is read first.
         guarded["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let written = match (requests.apply(&guarded, false).await, live) {
@@ -204,7 +204,7 @@ pub async fn write_inventory(
     written.map_err(|source| Error { object, action: "write the inventory", source })
 }
 
-/// The key of a live object of a kind.
+/// Returns the key of a live object of this kind.
 pub fn key_of(kind: &Kind, live: &Value) -> Key {
     Key::new(kind, live["metadata"]["namespace"].as_str().unwrap_or_default(), name_of(live))
 }
@@ -213,11 +213,11 @@ fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Requests about objects of one kind in one namespace; each write asks for its budget of time.
+/// Requests for objects of one kind in one namespace; each write asks `budget` for its time limit.
 pub(super) struct Requests<F> {
     pub(super) api: Api<DynamicObject>,
     pub(super) budget: F,
-    /// Whether unknown and repeated fields are refused.
+    /// Whether the API server refuses unknown and duplicate fields.
     pub(super) is_strict: bool,
 }
 
@@ -260,7 +260,7 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
         send((self.budget)(), self.api.patch(name, params, patch)).await.map(|answer| to_value(&answer))
     }
 
-    /// Deletes this state of an object, with its dependents. Returns the object if finalizers keep it.
+    /// Deletes an object in this state, and its dependents. Returns the object if finalizers block its deletion.
     async fn delete(&self, live: &Value) -> Result<Option<Value>, Cause> {
         let text = |name: &str| live["metadata"][name].as_str().map(ToOwned::to_owned);
         let params = DeleteParams {

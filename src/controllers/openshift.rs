@@ -1,8 +1,8 @@
 //! OpenShift as a fleet of one (IO): keeps the objects of the platform's provider as planned, and reports to the
 //! ClusterOperator.
 //!
-//! Bad input is reported at once, and is not retried until it changes. Every other error is retried, less and less
-//! often, and reported once it has lasted.
+//! Bad input is reported at once, and is not retried until it changes. Every other error is retried, less and less often, and reported
+//! once it has lasted.
 
 use std::{sync::Arc, time::Instant};
 

@@ -15,25 +15,25 @@ use crate::{
     provider::CCM,
 };
 
-/// How many lines of a log are read, and how many bytes. The API server counts the bytes from the oldest line on, so that they
-/// must suffice for all.
+/// The maximum number of lines and bytes of a log. The API server counts the bytes from the oldest of these lines, so the
+/// limit must suffice for all lines.
 const LOG: (i64, i64) = (500, 2 << 20);
 
-/// How many logs are read to find the pod that leads.
+/// The maximum number of logs to read to find the leader.
 const MOST_LOGS: usize = 3;
 
-/// The words of the API server for a node without an address.
+/// The API server's error for a node without an address.
 const NO_ADDRESS: &str = "no preferred addresses found";
 
-/// The last lines of the log of the pod that holds the lease, or of the only one; if the lease names no pod, of one that leads by
-/// its own words.
+/// Reads the last log lines of the pod that holds the lease, or of the only pod. If the lease names no pod, reads the log
+/// that identifies its pod as the leader.
 pub async fn read(
     client: &Client,
     identity: &CcmIdentity,
     pods: Option<&[Pod]>,
     lease: Option<&Lease>,
 ) -> ReadResult<Option<Vec<String>>> {
-    // Without its pods nobody knows where a log is; that they were not seen is noted already.
+    // Without pods there is no log to read; unreadable pods are already recorded.
     let Some(pods) = pods.filter(|pods| !pods.is_empty()) else { return Ok(None) };
     let pods = observed::current(pods);
     let leader = lease.and_then(|lease| pods.iter().find(|pod| observed::holds(lease, pod)));
@@ -70,7 +70,7 @@ async fn log_of(client: &Client, identity: &CcmIdentity, pod: &Pod) -> ReadResul
         Ok(log) => Ok(observed::lines(&log)),
         Err(cause) => {
             let what = format!("the log of pod {namespace}/{}", pod.name);
-            // A node has no address before it is initialized, unless its kubelet has been given one: then nobody can ask from afar.
+            // An uninitialized node has no address unless its kubelet was given one. Without one, logs cannot be read remotely.
             let command = if cause.to_string().contains(NO_ADDRESS) {
                 format!(
                     "ssh {} 'crictl logs --tail={lines} $(crictl ps --all --quiet --name {CCM} | head -n 1)'",

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::text::list::first;
 
-/// Declares the checks: name, id, what is checked.
+/// Declares the checks: name, id, title.
 macro_rules! checks {
     ($($name:ident $id:literal $title:literal)+) => {
         /// A check. Its id is stable.
@@ -18,24 +18,24 @@ macro_rules! checks {
         }
 
         impl Check {
-            /// Every check, in the order in which they are shown.
+            /// Every check, in the order of the output.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// The id, such as `other-ccm`.
+            /// Returns the id, such as `other-ccm`.
             pub fn id(self) -> &'static str {
                 match self {
                     $(Self::$name => $id,)+
                 }
             }
 
-            /// The name, as the reason of a condition: one word.
+            /// Returns the name as one word, for the reason of a condition.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)+
                 }
             }
 
-            /// The title of the check, for people.
+            /// Returns the human-readable title.
             pub fn title(self) -> &'static str {
                 match self {
                     $(Self::$name => $title,)+
@@ -75,18 +75,18 @@ checks! {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CheckResult {
-    /// All is well.
+    /// No problem was found.
     Passed,
-    /// Something may go wrong; it stops nothing.
+    /// A possible problem, which does not stop the installation.
     Warned,
-    /// The installation waits until this is fixed.
+    /// A problem that stops the installation until it is fixed.
     Refused,
-    /// It cannot be known from here.
+    /// The check cannot run from here, so its result is unknown.
     NotChecked,
 }
 
 impl CheckResult {
-    /// In words.
+    /// Returns the result in words.
     pub fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -101,15 +101,15 @@ impl CheckResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Which one.
+    /// The check.
     pub check: Check,
     /// The result of the check.
     pub result: CheckResult,
-    /// One word for programs.
+    /// The one-word reason, for programs.
     pub reason: &'static str,
-    /// The facts that the check has found; empty if they are as the title says.
+    /// The facts found by the check; empty if the title describes them.
     pub message: String,
-    /// The advice: a fix, or how to check by hand what was not checked.
+    /// The fix, or the instructions for a manual check.
     pub fix: String,
 }
 
@@ -118,7 +118,7 @@ impl Check {
         Row { check: self, result, reason: self.name(), message: message.into(), fix: fix.into() }
     }
 
-    /// It has passed; with what was found, if that is worth a word.
+    /// Returns a passed check, with the relevant facts, if any.
     pub(super) fn passed(self, message: impl Into<String>) -> Row {
         self.row(CheckResult::Passed, message, "")
     }
@@ -131,21 +131,21 @@ impl Check {
         self.row(CheckResult::Refused, message, fix)
     }
 
-    /// It cannot be known from here: why, and how to check it.
+    /// Returns a check that could not run, with the reason and the manual check.
     pub(super) fn not_checked(self, why: impl Into<String>, how: impl Into<String>) -> Row {
         self.row(CheckResult::NotChecked, why, how)
     }
 }
 
 impl Row {
-    /// As it is if it is not to refuse anything.
+    /// Returns the row of a skipped check, which warns instead of refusing.
     pub(super) fn skipped(self) -> Self {
         let result = if self.result == CheckResult::Refused { CheckResult::Warned } else { self.result };
         Self { result, ..self }
     }
 }
 
-/// The rows with this result, each as `id: message`, for one line; a refusal with what to do.
+/// Returns the rows with this result in one line, each as `id: message`; a refusal includes its fix.
 pub fn line(rows: &[Row], result: CheckResult) -> String {
     let text = |row: &Row| {
         let fix = if result == CheckResult::Refused && !row.fix.is_empty() {
@@ -158,12 +158,12 @@ pub fn line(rows: &[Row], result: CheckResult) -> String {
     rows.iter().filter(|row| row.result == result).map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// The first row that refuses.
+/// Returns the first row that refuses.
 pub fn refusal(rows: &[Row]) -> Option<&Row> {
     rows.iter().find(|row| row.result == CheckResult::Refused)
 }
 
-/// Status, reason and message of the condition `PreflightPassed`.
+/// Returns the status, reason and message of the condition `PreflightPassed`.
 pub fn summary(rows: &[Row]) -> (&'static str, &'static str, String) {
     if let Some(row) = refusal(rows) {
         return ("False", row.check.name(), line(rows, CheckResult::Refused));
@@ -171,7 +171,7 @@ pub fn summary(rows: &[Row]) -> (&'static str, &'static str, String) {
     let warnings = line(rows, CheckResult::Warned);
     let not_checked = rows.iter().filter(|row| row.result == CheckResult::NotChecked).map(|row| row.check.id());
     let not_checked = format!("not checked: {}", not_checked.collect::<Vec<_>>().join(", "));
-    // The operator does not look into every namespace: that this has passed means less than it seems to.
+    // The operator does not read every namespace, so this check covers less than its title says.
     let is_partial = |row: &&Row| row.check == Check::OtherCcm && row.result == CheckResult::Passed;
     let partial = rows.iter().find(is_partial).map(|row| format!("{}: {}", row.check.id(), row.message));
     let rest = std::iter::once(not_checked).chain(partial).collect::<Vec<_>>().join("; ");
@@ -182,10 +182,10 @@ pub fn summary(rows: &[Row]) -> (&'static str, &'static str, String) {
     }
 }
 
-/// How many names are listed.
+/// The maximum number of listed names.
 const MOST_NAMES: usize = 5;
 
-/// Names in one line, the first ones if there are many.
+/// Returns the names in one line, limited to the first `MOST_NAMES`.
 pub(super) fn names<T: AsRef<str>>(all: impl IntoIterator<Item = T>) -> String {
     first(MOST_NAMES, all)
 }

@@ -20,16 +20,16 @@ use crate::{
 /// The reader of the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// The operator: what it cannot read it cannot use.
+    /// The operator, which cannot use an input that it cannot read.
     Operator,
-    /// The user of a command, who may have other permissions than the operator.
+    /// The user of a command, whose permissions may differ from those of the operator.
     Caller,
 }
 
 /// The input of the checks: a `CloudControllerManager` and its cluster.
 #[derive(Clone, Debug)]
 pub struct CheckInput<'a> {
-    /// The time of reading.
+    /// The time of the read.
     pub now: Timestamp,
     /// The reader of the evidence.
     pub by: Reader,
@@ -37,9 +37,9 @@ pub struct CheckInput<'a> {
     pub catalog: &'a Catalog,
     /// The checked `CloudControllerManager`.
     pub ccm: &'a Ccm,
-    /// The provider that it names.
+    /// The requested provider.
     pub provider: &'a Kubernetes,
-    /// The result of validating its inputs.
+    /// The validation result of its inputs.
     pub validation: &'a Validation,
     /// Whether its Deployment or DaemonSet exists.
     pub is_installed: ReadResult<bool>,
@@ -49,51 +49,51 @@ pub struct CheckInput<'a> {
     pub nodes: ReadResult<&'a [Node]>,
     /// The pods, leases and namespaces of the cluster.
     pub snapshot: &'a Snapshot,
-    /// The permissions that the operator needs and lacks, such as `create deployments.apps in namespace kube-system`.
+    /// The missing permissions of the operator, such as `create deployments.apps in namespace kube-system`.
     pub missing_permissions: ReadResult<Vec<String>>,
-    /// The bindings by which others let its ServiceAccount delete every node, as far as they were found, each as
-    /// [`permissions::Bound`](super::permissions::Bound) writes it; `None` if it may not.
+    /// The known bindings of other managers that allow its ServiceAccount to delete every node, in the format of
+    /// [`permissions::Bound`](super::permissions::Bound); `None` if the account lacks the permission.
     pub deletion_permission: ReadResult<Option<Vec<String>>>,
 }
 
 /// Another `CloudControllerManager`.
 #[derive(Clone, Debug)]
 pub struct Other<'a> {
-    /// Its spec.
+    /// The requested spec.
     pub ccm: &'a Ccm,
-    /// Whether it takes precedence if the two exclude each other.
+    /// Whether it takes precedence in a conflict.
     pub goes_first: bool,
-    /// Its spec as it runs now, if the checked one may not take over what runs.
+    /// The running spec, if it takes precedence over the checked object.
     pub runs: Option<Ccm>,
 }
 
-/// The parts of a cluster that are read once for several `CloudControllerManager`s.
+/// The cluster state that several `CloudControllerManager`s share.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The namespaces in which pods and leases were looked for; an empty name stands for all.
+    /// The namespaces from which pods and leases were read; an empty name means all.
     pub places: BTreeSet<String>,
-    /// Pods of cloud-controller-managers and node managers, those on the network of the host with ports, and kube-controller-manager's.
+    /// Pods of cloud-controller-managers, node managers and kube-controller-manager, and host-network pods with ports.
     pub pods: Vec<ObservedPod>,
-    /// Why there may be more pods.
+    /// The reason why more pods may exist.
     pub unseen_pods: Option<Unseen>,
-    /// Whether a pod of kube-proxy is among them.
+    /// Whether a kube-proxy pod exists.
     pub has_kube_proxy: bool,
     /// Leases of cloud-controller-managers.
     pub leases: Vec<Lease>,
-    /// Why there may be more leases.
+    /// The reason why more leases may exist.
     pub unseen_leases: Option<Unseen>,
-    /// The namespaces of the `CloudControllerManager`s, by name, as they are; null for one that does not exist.
+    /// The live namespaces of the `CloudControllerManager`s, by name; null for a namespace that does not exist.
     pub namespaces: BTreeMap<String, ReadResult<Value>>,
 }
 
 impl CheckInput<'_> {
-    /// The nodes that its pods run on: those of the control plane, or all where there are none.
+    /// Returns the nodes that the pods run on: the control-plane nodes, or all nodes if no control-plane node exists.
     pub(super) fn hosts<'a>(&self, nodes: &'a [Node]) -> Vec<&'a Node> {
         let is_any = self.ccm.cluster.control_plane_nodes == 0;
         nodes.iter().filter(|node| is_any || node.is_control_plane).collect()
     }
 
-    /// Where the pods and the lease of a `CloudControllerManager` are.
+    /// Returns the location of the pods and the lease of a `CloudControllerManager`.
     pub(super) fn identity(&self, ccm: &Ccm) -> Option<CcmIdentity> {
         CcmIdentity::kubernetes(self.catalog.kubernetes_of(&ccm.spec.provider).ok()?, ccm)
     }

@@ -1,4 +1,4 @@
-//! The checks of the cluster, and the checks that a user has to make (pure).
+//! The cluster checks, and the checks that only a user can perform (pure).
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn network(input: &CheckInput, check: Check) -> ReadResult<Row> {
     let lacks = |node: &&Node| node.ready.as_ref().is_some_and(|ready| ready.lacks_network);
     let Some(waiting) = named(input.nodes.clone()?.iter().filter(lacks)) else { return Ok(check.passed("")) };
     let message = format!("no network plugin yet: {waiting}; the pods run on the network of the host");
-    // By its Service it is reached only where kube-proxy runs.
+    // The API server is reachable through its Service only with kube-proxy.
     Ok(match input.ccm.clone().facts().api_server {
         Ok(Some(_)) => check.passed(message),
         _ if input.snapshot.has_kube_proxy => {
@@ -93,7 +93,7 @@ pub(super) fn permissions(input: &CheckInput, check: Check) -> ReadResult<Row> {
     }
     let message = format!("the operator may not {}", names(missing));
     let again = || format!("install the operator again with {}", flags(input, missing));
-    // Everything else is installed all the same.
+    // Everything else is installed even without the policies.
     if missing.iter().all(|need| is_of_policies(need)) && !needs_policies(input) {
         let nothing = "nothing keeps the cloud-controller-manager from using a permission to delete nodes that somebody \
                        grants it";
@@ -122,7 +122,7 @@ pub(super) fn deletion_permission(input: &CheckInput, check: Check) -> ReadResul
     Ok(check.refused(message, format!("{fix}; the operator grants it what it needs")))
 }
 
-/// The command that deletes bindings, and the others that lose the permission by it. The names are untrusted: one may be `--all`.
+/// Returns the command that deletes bindings, and the other affected users. The names are untrusted: a name may be `--all`.
 fn unbind(bound: &[Bound]) -> String {
     let mut words: Vec<_> = bound.iter().map(|one| quoted(one.name)).collect();
     if bound.iter().any(|one| one.name.starts_with('-')) {
@@ -136,7 +136,7 @@ fn unbind(bound: &[Bound]) -> String {
     format!("{command}, which takes the permission from everyone in the group {}", names(groups))
 }
 
-/// The flags of the installation that give the permissions that are missing.
+/// Returns the installation flags that grant the missing permissions.
 fn flags(input: &CheckInput, missing: &[String]) -> String {
     let is_of_deletion = |need: &&String| need.starts_with("delete nodes");
     let (of_deletion, others): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
@@ -148,7 +148,7 @@ fn flags(input: &CheckInput, missing: &[String]) -> String {
     if has(" in namespace ") {
         flags.push(format!("{} in --namespaces", input.ccm.spec.namespace));
     }
-    // Objects without a namespace are kept by name.
+    // Permissions for cluster-scoped objects are limited to their names.
     if input.ccm.name != ONLY && has(&format!("-{}", input.ccm.name)) {
         flags.push(format!("{} in --names", input.ccm.name));
     }

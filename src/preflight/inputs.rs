@@ -1,5 +1,5 @@
-//! The checks of what the object asks for and names (pure). The conditions `ConfigurationValid`, `CredentialsFound` and
-//! `VersionSupported` come from the same rows.
+//! The input checks: the spec of the object, and the objects that it references (pure). The conditions
+//! `ConfigurationValid`, `CredentialsFound` and `VersionSupported` use the same rows.
 
 use super::{
     check::{Check, Row},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::plan::kubernetes::{sources::InputProblem, validation::Validation};
 
-/// The three rows: configuration, credentials, version.
+/// Returns the three rows: configuration, credentials, version.
 pub fn rows(validation: &Validation, by: Reader) -> [Row; 3] {
     [configuration(validation, by), credentials(validation, by), version(validation)]
 }
@@ -52,7 +52,7 @@ fn later(check: Check) -> Row {
     Row { reason: "NotChecked", ..check.not_checked("another problem comes first", "") }
 }
 
-/// The message says what to do.
+/// Returns the row of a problem. The message includes the fix.
 fn with_problem(check: Check, problem: &InputProblem, by: Reader) -> Row {
     let InputProblem { reason, message } = problem;
     if by == Reader::Caller && *reason == "NotReadable" {

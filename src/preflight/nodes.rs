@@ -16,11 +16,11 @@ use crate::{
     provider::{CCM, Phase, kubernetes::Answer},
 };
 
-/// The advice where nodes could be deleted: a rehearsal deletes none.
+/// The fix if nodes could be deleted: a rehearsal deletes no node.
 const REHEARSE: &str =
     "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.nodeDeletion what would be deleted";
 
-/// The advice for nodes that no cloud-controller-manager would initialize.
+/// Returns the fix for nodes that no cloud-controller-manager would initialize.
 fn initialize<'a>(input: &CheckInput, nodes: impl IntoIterator<Item = &'a Node>) -> String {
     let how = input.ccm.cluster.distribution.known().external_kubelets;
     let keep = if nodes.into_iter().any(Node::is_server) {
@@ -34,7 +34,7 @@ fn initialize<'a>(input: &CheckInput, nodes: impl IntoIterator<Item = &'a Node>)
     )
 }
 
-/// The names of nodes, if there are any.
+/// Returns the names of nodes; `None` if there are none.
 pub(super) fn named<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<String> {
     let all: Vec<_> = nodes.into_iter().map(|node| &node.name).collect();
     (!all.is_empty()).then(|| names(all))
@@ -56,7 +56,7 @@ pub(super) fn provider_ids(input: &CheckInput, check: Check, nodes: &[Node]) -> 
     let of_other_clouds = || nodes.iter().filter(|node| !node.provider_id.is_empty() && !cloud.owns(&node.provider_id));
     let may_delete = input.ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
     let Some(all) = named(of_other_clouds()) else {
-        // Nodes that wait are never deleted.
+        // Waiting nodes are never deleted.
         let bare = || nodes.iter().filter(|node| node.provider_id.is_empty() && !node.is_uninitialized());
         let Some(all) = named(bare()).filter(|_| cloud.without_provider_id == Answer::Gone) else {
             return check.passed("");
@@ -92,7 +92,7 @@ pub(super) fn provider_ids(input: &CheckInput, check: Check, nodes: &[Node]) -> 
     )
 }
 
-/// The scheme of a providerID, such as `aws://`.
+/// Returns the scheme of a providerID, such as `aws://`.
 fn scheme(provider_id: &str) -> &str {
     provider_id.find("://").map_or(provider_id, |end| &provider_id[..end + 3])
 }
@@ -114,7 +114,7 @@ pub(super) fn region(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
 
 pub(super) fn node_names(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
     let rule = &input.provider.descriptor.nodes.names;
-    // An initialized node was found.
+    // The cloud has already found the initialized nodes.
     let waiting = || nodes.iter().filter(|node| node.provider_id.is_empty() && node.may_wait());
     if waiting().next().is_none() {
         return check.passed("no node waits for its initialization");
@@ -154,7 +154,7 @@ fn is_private(address: &str) -> bool {
 }
 
 pub(super) fn not_ready_nodes(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
-    // A node that waits for its initialization is never deleted.
+    // A node that waits for initialization is never deleted.
     let at_stake = nodes.iter().filter(|node| !node.is_ready() && !node.is_uninitialized());
     let Some(all) = named(at_stake) else {
         let waiting = named(nodes.iter().filter(|node| !node.is_ready()));
@@ -242,7 +242,7 @@ pub(super) fn architecture(input: &CheckInput, check: Check, nodes: &[Node]) -> 
         );
     }
     if built.len() == 1 {
-        // The plan selects it.
+        // The plan selects this architecture.
         return check.passed(format!("{message}; the pods run on the other nodes"));
     }
     check.warned(message, "select the other nodes with spec.placement.nodeSelector: {kubernetes.io/arch: ...}")

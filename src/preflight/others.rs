@@ -1,4 +1,4 @@
-//! The checks of other cloud-controller-managers (pure).
+//! The checks for other cloud-controller-managers (pure).
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ use crate::{
     provider::Phase,
 };
 
-/// The lease of the cloud-controller-manager that is part of k3s.
+/// The lease of the built-in cloud-controller-manager of k3s.
 const K3S_LEASE: &str = "k3s-cloud-controller-manager";
 
-/// How far the clocks of two machines may differ, in seconds: a lease that counts for longer than it says holds an installation up.
+/// The tolerated clock skew, in seconds. Any tolerance would let an expired lease delay an installation.
 const SKEW: i64 = 0;
 
 pub(super) fn additional_ccms(input: &CheckInput, check: Check) -> ReadResult<Row> {
@@ -38,30 +38,30 @@ struct ForeignCcm {
     who: String,
     controllers: Vec<Controller>,
     state: Activity,
-    /// If it is part of the distribution.
+    /// Set if the distribution includes it.
     built_in: Option<BuiltIn>,
 }
 
-/// Whether such a cloud-controller-manager is active.
+/// The activity of a foreign cloud-controller-manager.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Activity {
-    /// It acts.
+    /// The cloud-controller-manager acts.
     Acts,
-    /// Its pod is being deleted, and may act until it is gone.
+    /// The pod is being deleted, and may act until it is gone.
     Leaves,
-    /// Its pod is being deleted, and has ended as far as the API shows.
+    /// The pod is being deleted, and the API shows no activity.
     Ended,
-    /// Only its name tells that it is one.
+    /// Only its name identifies it as a cloud-controller-manager.
     Named,
 }
 
 impl ForeignCcm {
-    /// The cloud-controller-manager that is part of the distribution; `by` says how it was found.
+    /// Returns the built-in cloud-controller-manager of a distribution; `by` is the evidence.
     fn built_in(one: BuiltIn, by: &str, controllers: Vec<Controller>) -> Self {
         Self { who: format!("{} ({by})", one.name), controllers, state: Activity::Acts, built_in: Some(one) }
     }
 
-    /// Describes the controllers that both run; `None` if there are none.
+    /// Describes the shared controllers; `None` if there are none.
     fn clash(&self, own: &[Controller]) -> Option<String> {
         let shared: Vec<_> = self.controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
         let verb = if self.state == Activity::Ended { "ran" } else { "runs" };
@@ -106,7 +106,7 @@ pub(super) fn other_ccm(input: &CheckInput, check: Check) -> ReadResult<Row> {
     if !warnings.is_empty() {
         return Ok(check.warned(warnings.join("; "), fixes.join("; ")));
     }
-    // Its own lease, held by what cannot be told from another one.
+    // The holder of its own lease cannot be distinguished from another cloud-controller-manager.
     if let Err(unseen) = &input.is_installed
         && input.snapshot.leases.iter().any(|lease| is_held(input, lease) && is_of(input.ccm, lease))
     {
@@ -118,9 +118,9 @@ pub(super) fn other_ccm(input: &CheckInput, check: Check) -> ReadResult<Row> {
     }
 }
 
-/// Says where pods and leases were looked for in vain.
+/// Describes the namespaces without such pods and leases.
 fn seen_in(places: &BTreeSet<String>) -> String {
-    // The empty one stands for all.
+    // The empty name means all namespaces.
     if places.contains("") {
         return "none in any namespace".to_owned();
     }
@@ -131,12 +131,13 @@ fn is_removed(ccm: &Ccm) -> bool {
     ccm.spec.management == Management::Removed
 }
 
-/// The other `CloudControllerManager`s, without those that are being removed: their remaining pods count as foreign pods.
+/// Returns the other `CloudControllerManager`s, except those being removed: their remaining pods count as foreign pods.
 fn others<'a>(input: &'a CheckInput) -> impl Iterator<Item = &'a Other<'a>> {
     input.others.iter().flatten().filter(|other| !is_removed(other.ccm))
 }
 
-/// Whether a pod is of a `CloudControllerManager`, this one included: of its workload or of its node manager. The manifests of others may have the same ServiceAccount.
+/// Whether a pod belongs to the workload or the node manager of any `CloudControllerManager`, including this one. The ServiceAccount
+/// proves nothing, because other manifests may use the same account.
 fn is_ours(input: &CheckInput, pod: &ObservedPod) -> bool {
     let is_of = |ccm: &Ccm| {
         let Some(identity) = input.identity(ccm) else { return false };
@@ -154,8 +155,8 @@ fn is_of(ccm: &Ccm, lease: &Lease) -> bool {
     ccm.spec.namespace == lease.namespace && ccm.lease_name() == lease.name
 }
 
-/// Whether a pod that is being deleted has ended, as far as the API shows: no kubelet that reports runs it, and it leads nowhere. What
-/// cannot be seen is not so.
+/// Whether a pod that is being deleted has ended, according to the API: the kubelet of its node does not report, and the pod holds no
+/// lease. If nodes or leases cannot be read, the pod counts as running.
 fn has_ended(input: &CheckInput, pod: &ObservedPod) -> bool {
     let Ok(nodes) = input.nodes else { return false };
     let is_hosted = nodes.iter().any(|node| node.name == pod.seen.node && node.has_live_kubelet());
@@ -167,7 +168,7 @@ fn leads(input: &CheckInput, pod: &ObservedPod) -> bool {
     input.snapshot.leases.iter().any(|lease| is_held(input, lease) && pod.holds(lease))
 }
 
-/// A pod, for people.
+/// Returns a human-readable description.
 fn describe(input: &CheckInput, pod: &ObservedPod) -> String {
     match pod.seen.is_terminating {
         false => format!("pod {}", pod.key()),
@@ -199,7 +200,7 @@ fn external_pod(input: &CheckInput, pod: &ObservedPod) -> Option<ForeignCcm> {
     Some(ForeignCcm { who, controllers, state, built_in: None })
 }
 
-/// The built-in cloud-controller-manager of k3s. It runs in the k3s server, not in a pod, and is found by the nodes of the servers.
+/// Returns the built-in cloud-controller-manager of k3s. It runs in the k3s server, not in a pod, and the server nodes show it.
 fn of_k3s(input: &CheckInput) -> Option<ForeignCcm> {
     let nodes = input.nodes.as_deref().unwrap_or_default();
     let servers = || nodes.iter().filter(|node| node.k3s_controllers.is_some());
@@ -215,12 +216,12 @@ fn external_lease(input: &CheckInput, lease: &Lease) -> Option<ForeignCcm> {
     if !is_held(input, lease) || others(input).any(|other| is_of(other.ccm, lease)) {
         return None;
     }
-    // A pod tells more: which controllers it runs.
+    // A pod shows its controllers, but a lease does not.
     let mut holders = input.snapshot.pods.iter().filter(|pod| pod.controllers.is_some() && pod.holds(lease));
     if holders.clone().any(|pod| !is_ours(input, pod)) {
         return None;
     }
-    // Its workload may be gone, and its pods not.
+    // The pods may outlive the workload.
     let mut is_own = || !matches!(input.is_installed, Ok(false)) || holders.next().is_some();
     if is_of(input.ccm, lease) && is_own() {
         return None;
@@ -231,14 +232,14 @@ fn external_lease(input: &CheckInput, lease: &Lease) -> Option<ForeignCcm> {
         if nodes.iter().any(|node| node.k3s_controllers.is_some()) {
             return None;
         }
-        // With --disable-cloud-controller it goes on for its own load balancers.
+        // k3s still serves its own load balancers with --disable-cloud-controller.
         let only_services = nodes.iter().all(|node| !node.provider_id.starts_with(K3S.scheme));
         let controllers = if only_services { vec![Controller::Service] } else { Controller::ALL.to_vec() };
         return Some(ForeignCcm::built_in(K3S, &who, controllers));
     }
     let is_k0s = input.ccm.cluster.distribution == Distribution::K0s && holders.next().is_none();
     if is_k0s && lease.namespace == KUBE_SYSTEM && lease.name == LEASE {
-        // Of two with the same lease only one acts, whatever it runs.
+        // Only one of two cloud-controller-managers with the same lease acts, regardless of its controllers.
         let is_shared = is_of(input.ccm, lease);
         let of_nodes = vec![Controller::CloudNode, Controller::CloudNodeLifecycle];
         return Some(ForeignCcm::built_in(K0S, &who, if is_shared { Controller::ALL.to_vec() } else { of_nodes }));
@@ -247,7 +248,7 @@ fn external_lease(input: &CheckInput, lease: &Lease) -> Option<ForeignCcm> {
     Some(ForeignCcm { who, controllers, state: Activity::Acts, built_in: None })
 }
 
-/// The ports that the pods take on the network of the host.
+/// Returns the ports of the pods on the host network.
 fn own_ports(input: &CheckInput, ccm: &Ccm) -> Vec<u16> {
     let plan = Plan::new(input.catalog, &ccm.clone().facts(), Phase::Cluster);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();

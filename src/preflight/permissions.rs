@@ -1,5 +1,5 @@
-//! The permissions that the operator needs to install a cloud-controller-manager (pure): to create its objects, and to hold
-//! the permissions of their roles, because the API server lets nobody grant more than they hold.
+//! The permissions that the operator needs to install a cloud-controller-manager (pure): to create its objects, and all
+//! permissions of their roles, because the API server lets a client grant only permissions that it has.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -13,17 +13,17 @@ use crate::{
     },
 };
 
-/// The permissions that the first apply of these objects needs.
+/// Returns the permissions for the first apply of these objects.
 pub fn needs(objects: &[Object]) -> BTreeSet<Need> {
     needs_to(&["create", "patch"], objects)
 }
 
-/// The permissions for these verbs on the objects. The verbs include `create`.
+/// Returns the permissions for these verbs on the objects. The verbs include `create`.
 pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for object in objects {
         let (kind, namespace) = (object.kind(), object.namespace().to_owned());
-        // An installation lets it keep objects without a namespace by name alone.
+        // An installation limits the permissions for cluster-scoped objects to their names.
         let name = if namespace.is_empty() { object.name() } else { "" };
         let need = |group: &str, resource: &str, name: &str, verb: &str| {
             let [group, resource, name, verb] = [group, resource, name, verb].map(str::to_owned);
@@ -33,7 +33,7 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
         if !matches!(kind.kind, "Role" | "ClusterRole") {
             continue;
         }
-        // What is planned is of a provider, whose roles were read already.
+        // Planned roles come from a provider, whose roles are already validated.
         for grant in permissions::of_role(object.value()).unwrap_or_default() {
             let names = if grant.names.is_empty() { vec![""] } else { grant.names };
             needs.extend(names.into_iter().map(|name| need(grant.group, grant.resource, name, grant.verb)));
@@ -42,18 +42,17 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     needs
 }
 
-/// A `ClusterRoleBinding` by which a ServiceAccount has a permission. As a text it is the name and, after a slash, which no name contains, the
-/// group.
+/// A `ClusterRoleBinding` that grants a ServiceAccount a permission. Its text format is `NAME` or `NAME/GROUP`: no name contains a slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound<'a> {
-    /// Its name.
+    /// The name of the binding.
     pub name: &'a str,
-    /// The group that it is for, if the account is in one: who deletes the binding takes the permission from all in the group.
+    /// The bound group, if the account is a member of it: deleting the binding affects the whole group.
     pub group: Option<&'a str>,
 }
 
 impl<'a> Bound<'a> {
-    /// Of a live binding, if that is for a ServiceAccount: by its name, or by a group that it is in.
+    /// Returns a live binding if it applies to a ServiceAccount, by its name or by one of its groups.
     pub(super) fn of(binding: &'a Value, user: &str, groups: &[String]) -> Option<Self> {
         let subjects = binding["subjects"].as_array()?;
         let is_group = |subject: &&Value| {
@@ -88,7 +87,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// Whether a live ClusterRole lets every node be deleted.
+/// Whether a live ClusterRole allows deleting every node.
 pub(super) fn lets_delete_any_node(role: &Value) -> bool {
     let is = |text: &str, wanted: &str| text == wanted || text == "*";
     let deletes = |grants: Vec<Permission>| {
@@ -96,7 +95,7 @@ pub(super) fn lets_delete_any_node(role: &Value) -> bool {
             grant.names.is_empty() && is(grant.verb, "delete") && is(grant.group, "") && is(grant.resource, "nodes")
         })
     };
-    // What cannot be read may grant it.
+    // A role that cannot be parsed may grant the permission.
     permissions::of_role(role).map_or(true, deletes)
 }
 

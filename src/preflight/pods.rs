@@ -15,33 +15,33 @@ use crate::{
     provider::{catalog::Catalog, kubernetes},
 };
 
-/// The port of a cloud-controller-manager without `--secure-port`.
+/// The default `--secure-port` of a cloud-controller-manager.
 pub const DEFAULT_PORT: u16 = 10258;
 
-/// Runs one controller, of Services, and has no argument that says so: a part of its image.
+/// A part of the image name of kube-vip, which runs only the controller of Services, but has no argument for it.
 const KUBE_VIP: &str = "kube-vip-cloud-provider";
 
-/// A pod that matters to the checks.
+/// A pod that is relevant to the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedPod {
-    /// The part of a pod that the diagnosis reads, too.
+    /// The fields that the diagnosis also reads.
     pub seen: evidence::Pod,
     /// The labels of the pod.
     pub labels: BTreeMap<String, String>,
-    /// The ports of its node that it takes.
+    /// The ports that the pod uses on its node.
     pub ports: Vec<u16>,
-    /// The controllers that it runs, if it is a cloud-controller-manager or a node manager.
+    /// The controllers that the pod runs, if it is a cloud-controller-manager or a node manager.
     pub controllers: Option<Vec<Controller>>,
-    /// Whether the arguments or the image of the pod show that it is a cloud-controller-manager; otherwise only its name does.
+    /// Whether the arguments or the image identify the pod as a cloud-controller-manager; otherwise only its name does.
     pub is_certain: bool,
     /// Whether the pod is a node manager.
     pub is_node_manager: bool,
-    /// If the pod is a kube-controller-manager, the ranges from which it gives nodes their subnets; empty if it gives none.
+    /// For a kube-controller-manager: the ranges of the subnets that it allocates to nodes; empty if it allocates none.
     pub subnets: Option<Vec<String>>,
 }
 
 impl ObservedPod {
-    /// Of a live Pod; `None` if it does not matter.
+    /// Reads a live Pod; returns `None` if it is irrelevant.
     pub fn of(live: &Value, catalog: &Catalog) -> Option<Self> {
         if matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             return None;
@@ -66,18 +66,18 @@ impl ObservedPod {
         })
     }
 
-    /// Its namespace and its name, for people.
+    /// Returns the human-readable namespace and name.
     pub fn key(&self) -> String {
         self.seen.key()
     }
 
-    /// Whether a label selector, a list of `key=value`, selects the pod.
+    /// Whether a label selector (a list of `key=value`) selects the pod.
     pub fn is_selected(&self, selector: &str) -> bool {
         let has = |(key, value): (&str, &str)| self.labels.get(key).is_some_and(|label| label == value);
         selector.split(',').all(|label| label.split_once('=').is_some_and(has))
     }
 
-    /// Whether the pod holds a lease. A node manager holds none, but has the same host name as a leader on its node.
+    /// Whether the pod holds a lease. A node manager holds no lease, but shares its host name with a leader on the same node.
     pub fn holds(&self, lease: &Lease) -> bool {
         !self.is_node_manager && observed::holds(lease, &self.seen)
     }
@@ -88,7 +88,7 @@ pub fn is_kube_proxy(live: &Value) -> bool {
     items(&live["spec"]["containers"]).iter().any(|container| container["name"] == "kube-proxy")
 }
 
-/// What our live workloads run: a cloud-controller-manager, and a node manager if that initializes the nodes.
+/// Returns the configuration of our live workloads: a cloud-controller-manager, and a node manager if it initializes the nodes.
 pub fn running<'a>(workloads: impl Iterator<Item = &'a Value>) -> Option<Running> {
     let pods = workloads.map(|workload| &workload["spec"]["template"]["spec"]);
     let (ccms, others): (Vec<_>, Vec<_>) = pods.partition(|pod| kubernetes::is_ccm(pod));
@@ -104,12 +104,12 @@ fn is_kube_vip(container: &Value) -> bool {
     container["image"].as_str().is_some_and(|image| image.contains(KUBE_VIP))
 }
 
-/// The controllers that the pods of a program run; `None` if they share no node with ours.
+/// Returns the controllers in the pods of a program; `None` if the pods share no node with our pods.
 fn controllers_of(program: Program, spec: &Value) -> Option<Vec<Controller>> {
     if !program.is_node_manager {
         return Some(controllers(container(spec)));
     }
-    // Ours is for Linux, and clouds have another one for Windows.
+    // Our node manager is for Linux; clouds have a separate one for Windows.
     (spec["nodeSelector"]["kubernetes.io/os"] != "windows").then(|| vec![Controller::CloudNode])
 }
 
@@ -123,7 +123,7 @@ fn controllers(container: &Value) -> Vec<Controller> {
     on
 }
 
-/// The subnets of which kube-controller-manager gives some to nodes.
+/// Returns the ranges of the subnets that kube-controller-manager allocates to nodes.
 fn subnets(container: &Value) -> Vec<String> {
     let is_on = flag(container, "allocate-node-cidrs").as_deref() == Some("true");
     let subnets = flag(container, "cluster-cidr").filter(|_| is_on).unwrap_or_default();
@@ -138,7 +138,7 @@ fn ports(spec: &Value, program: Option<Program>) -> Vec<u16> {
         .filter_map(|port| number(&port["hostPort"]).or_else(|| number(&port["containerPort"]).filter(|_| is_on_host)));
     let served = program.filter(|_| is_on_host).and_then(|program| {
         let given = flag(container(spec), "secure-port").and_then(|port| port.parse().ok());
-        // A node manager serves nothing unless it is told to.
+        // A node manager serves no port without the flag.
         given.or_else(|| (!program.is_node_manager).then_some(DEFAULT_PORT))
     });
     let mut ports: Vec<_> = taken.chain(served).filter(|port| *port > 0).collect();
@@ -200,7 +200,7 @@ mod tests {
                 Some(vec![Service]),
             ),
             ("vip", image("ghcr.io/kube-vip/kube-vip-cloud-provider:v0.0.12", &[]), Some(vec![Service])),
-            // As Azure publishes its node manager, in a mirror, and with a name that a chart may give it.
+            // The node manager as published by Azure, from a mirror, and with a name from a chart.
             (
                 "cloud-node-manager-x",
                 image("mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.28.0", &[]),
@@ -235,7 +235,7 @@ mod tests {
             "docker.io/digitalocean/digitalocean-cloud-controller-manager:v0.1.68",
             "mirror.example/do/digitalocean-cloud-controller-manager@sha256:1",
             "ghcr.io/oracle/cloud-provider-oci:v1",
-            // Its last name is common, and its pod is named like no cloud-controller-manager.
+            // The last part of the image name is common, and the pod does not have the name of a cloud-controller-manager.
             "mirror.example/cloud-provider-nutanix/controller:v1",
         ] {
             assert_eq!(is_certain("a", started(image, &["--leader-elect=false"])), Some(true), "{image}");
@@ -246,7 +246,7 @@ mod tests {
             ("csi-oci-controller", oci, "main"),
             ("a", oci, "/usr/local/bin/oci-csi-controller-driver"),
             ("nutanix-csi", nutanix, "main"),
-            // Of another project, under a name that many have.
+            // An image of another project with a common name.
             ("a", "registry.example/ingress/controller:v1", "main"),
         ] {
             let ports = json!({"containerPort": 10258});

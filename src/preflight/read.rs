@@ -52,13 +52,13 @@ use crate::{
     provider::{Phase, catalog::Catalog},
 };
 
-/// How many pods are read at once.
+/// The number of pods in one request.
 const PAGE: u32 = 250;
 
-/// How many reviews are asked for at the same time.
+/// The number of concurrent access reviews.
 const AT_ONCE: usize = 8;
 
-/// The parts of a cluster that are read before the checked `CloudControllerManager` is known.
+/// The cluster state that is read before the checked `CloudControllerManager` is known.
 pub struct Overview {
     /// Every node.
     pub nodes: ReadResult<Vec<Node>>,
@@ -69,7 +69,7 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Reads the nodes, the version and the `CloudControllerManager`s; what is forbidden is not seen.
+    /// Reads the nodes, the version and the `CloudControllerManager`s; a forbidden read becomes [`Unseen`].
     pub async fn at(client: &Client) -> anyhow::Result<Self> {
         let nodes = seen(evidence::nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
         let cluster = cluster(client, nodes.as_deref().ok()).await?;
@@ -77,7 +77,7 @@ impl Overview {
     }
 }
 
-/// Runs the checks for a `CloudControllerManager`. `secret` is checked as if it was applied already.
+/// Runs the checks for a `CloudControllerManager`. `secret` is checked as if it were already applied.
 pub async fn check(
     client: &Client,
     catalog: &Catalog,
@@ -100,7 +100,7 @@ pub async fn check(
     let standing = |ccm: &Ccm, running: Option<&Running>| Standing::of(ccm, running.is_some(), running);
     let own = workload.as_ref().ok().and_then(Option::as_ref);
     let own_standing = standing(ccm, own);
-    // An object that is not in the cluster yet will be the youngest.
+    // An object that does not exist yet will be the youngest.
     let own_age = all.iter().find(|one| one["metadata"]["name"] == ccm.name.as_str()).map(age);
     let mut other_ccms = Vec::new();
     for live in all {
@@ -139,7 +139,7 @@ pub async fn check(
     Ok(PreflightReport::new(&ccm.name, &spec.provider, rows(&input)))
 }
 
-/// The facts of the cluster that plans depend on. If nodes may not be read, three control-plane nodes are assumed.
+/// Reads the facts of the cluster that plans depend on. If reading nodes is forbidden, assumes three control-plane nodes.
 pub async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::Result<Cluster> {
     let control_plane = nodes.unwrap_or_default().iter().filter(|node| node.is_control_plane);
     let control_plane: Vec<_> = control_plane.map(|node| (node.kubelet.clone(), node.distribution)).collect();
@@ -155,19 +155,19 @@ pub async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::Result<
     Cluster::of(&control_plane, Some(&version)).context("the version of the API server cannot be read")
 }
 
-/// Every `CloudControllerManager`; none where the API server does not serve the kind yet.
+/// Reads every `CloudControllerManager`; returns none if the API server does not serve the kind yet.
 async fn ccms(client: &Client) -> Result<ReadResult<Vec<Value>>, Error> {
     let ccms = evidence::ccms(client).await.map(Option::unwrap_or_default);
     seen(ccms, "CloudControllerManagers", "kubectl get ccm".to_owned())
 }
 
-/// Orders objects by their time of creation, then by name.
+/// Returns a sort key: the time of creation, then the name.
 fn age(live: &Value) -> (String, String) {
     let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default().to_owned();
     (text("creationTimestamp"), text("name"))
 }
 
-/// Reads the ConfigMaps and Secrets that a `CloudControllerManager` names. `secret` replaces the live Secret of the same name.
+/// Reads the ConfigMaps and Secrets that a `CloudControllerManager` references. `secret` replaces the live Secret of the same name.
 async fn found(
     client: &Client,
     catalog: &Catalog,
@@ -193,7 +193,7 @@ async fn found(
     Ok(all)
 }
 
-/// What the workload of a `CloudControllerManager` runs, if it exists and the operator has created it.
+/// Reads the running configuration of a `CloudControllerManager`, if the operator has created its workload.
 async fn running(client: &Client, catalog: &Catalog, ccm: &Ccm) -> Result<ReadResult<Option<Running>>, Error> {
     let Ok(provider) = catalog.kubernetes_of(&ccm.spec.provider) else { return Ok(Ok(None)) };
     let namespace = &ccm.spec.namespace;
@@ -210,7 +210,7 @@ async fn running(client: &Client, catalog: &Catalog, ccm: &Ccm) -> Result<ReadRe
     Ok(Ok(pods::running(live.iter())))
 }
 
-/// The permissions that the operator lacks for the objects of a `CloudControllerManager`.
+/// Returns the permissions that the operator lacks for the objects of a `CloudControllerManager`.
 async fn missing_permissions(
     client: &Client,
     catalog: &Catalog,
@@ -231,8 +231,8 @@ async fn missing_permissions(
     Ok(missing.map(|needs| needs.iter().map(Need::words).collect()))
 }
 
-/// Reads the pods and leases of these places, namespaces or all of them for an empty one, and these namespaces. What is forbidden is
-/// not seen; any other error is one.
+/// Reads the pods and leases in `places` (namespaces; an empty name means all), and the Namespace objects in `namespaces`. A forbidden
+/// read becomes [`Unseen`]; any other error is returned.
 pub async fn snapshot(
     client: &Client,
     catalog: &Catalog,
@@ -263,7 +263,7 @@ pub async fn snapshot(
     Ok(found)
 }
 
-/// Turns a refused read into [`Unseen`]; other errors stay errors.
+/// Converts a forbidden read into [`Unseen`]; returns any other error.
 pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<ReadResult<T>, Error> {
     match read {
         Ok(found) => Ok(Ok(found)),
@@ -274,7 +274,7 @@ pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<Re
     }
 }
 
-/// The pods that matter, and whether there is one of kube-proxy. A page at a time: of a large cluster few pods matter.
+/// Returns the relevant pods, and whether a kube-proxy pod exists. Reads in pages, because few pods of a large cluster are relevant.
 async fn pods(client: &Client, catalog: &Catalog, namespace: &str) -> Result<(Vec<ObservedPod>, bool), Error> {
     let (mut found, mut has_kube_proxy) = (Vec::new(), false);
     let take = |pod: Value| {
@@ -293,7 +293,7 @@ async fn leases(client: &Client, namespace: &str) -> Result<Vec<Lease>, Error> {
     Ok(found)
 }
 
-/// The needs that the caller lacks.
+/// Returns the missing permissions of the caller.
 pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<ReadResult<BTreeSet<Need>>, Error> {
     let namespaces: BTreeSet<_> = needs.iter().map(|need| need.namespace.as_str()).collect();
     let (mut missing, mut is_complete) = (BTreeSet::new(), true);
@@ -308,12 +308,12 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Read
         let here = needs.iter().filter(|need| need.namespace == namespace);
         missing.extend(here.filter(|need| !rules.iter().any(|rule| need.is_granted_by(rule))).cloned());
     }
-    // A webhook may grant more, and lists nothing.
+    // An authorization webhook may grant more, but does not list permissions.
     if is_complete || missing.is_empty() { Ok(Ok(missing)) } else { self::missing(client, None, missing).await }
 }
 
-/// The bindings by which others let a ServiceAccount delete every node, each as [`Bound`] writes it, as far as they may be read; `None`
-/// if it may not.
+/// Returns the readable bindings of other managers that allow a ServiceAccount to delete every node, in the format of [`Bound`]; `None` if
+/// the account lacks the permission.
 pub async fn deletion_permission(client: &Client, user: &str) -> Result<ReadResult<Option<Vec<String>>>, Error> {
     let held = access_review::may_delete_any_node(client, user, NO_DEADLINE).await;
     let held = held.map_err(|source| Error::Read { what: format!("the permissions of {user}"), source });
@@ -329,9 +329,9 @@ fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// The bindings that let a ServiceAccount delete every node.
+/// Reads the bindings that allow a ServiceAccount to delete every node.
 async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
-    // The operator may list roles, and get only its own.
+    // The operator may list all roles, but get only its own.
     let roles = read::list(client, &CLUSTER_ROLE, "", &ListParams::default()).await?;
     let deleters: BTreeSet<_> =
         roles.iter().filter(|role| permissions::lets_delete_any_node(role)).map(name_of).collect();
@@ -342,7 +342,7 @@ async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
     Ok(theirs.map(|bound| bound.to_string()).collect())
 }
 
-/// The needs that an account lacks, or that the caller lacks for `None`.
+/// Returns the missing permissions of an account; of the caller if `account` is `None`.
 pub async fn missing(
     client: &Client,
     account: Option<&str>,

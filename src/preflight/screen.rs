@@ -9,7 +9,7 @@ use crate::text::output::{printable, table};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreflightReport {
-    /// Its name.
+    /// The name of the object.
     pub name: String,
     /// Its provider.
     pub provider: String,
@@ -20,12 +20,12 @@ pub struct PreflightReport {
 }
 
 impl PreflightReport {
-    /// Of all rows.
+    /// Creates the report from all rows.
     pub fn new(name: &str, provider: &str, checks: Vec<Row>) -> Self {
         Self { name: name.to_owned(), provider: provider.to_owned(), passed: refusal(&checks).is_none(), checks }
     }
 
-    /// For people: what was checked or found, and below it what to do.
+    /// Returns the human-readable text: each check or its facts, followed by the fix.
     pub fn text(&self) -> String {
         let rows = self.checks.iter().flat_map(|row| {
             let found = if row.message.is_empty() { row.check.title() } else { &row.message };

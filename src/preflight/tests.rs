@@ -1,5 +1,4 @@
-//! A cluster in which every check passes or cannot be made. For each check, one change makes this check fail, and no
-//! other.
+//! A cluster in which every check passes or cannot run. For each check, one change makes only this check fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +31,7 @@ struct Fixture {
     ccm: Ccm,
     by: Reader,
     secret: SourceState,
-    /// Each with whether it goes first, and as it runs.
+    /// The objects, with their precedence and their running specs.
     others: Vec<(Ccm, bool, Option<Ccm>)>,
     nodes: Result<Vec<Node>, Unseen>,
     snapshot: Snapshot,
@@ -57,7 +56,7 @@ fn node(name: &str) -> Node {
     }
 }
 
-/// A pod of kube-system on a host.
+/// Returns a pod in kube-system on the host network.
 fn pod(name: &str, container: &Value) -> ObservedPod {
     let spec = json!({"hostNetwork": true, "nodeName": "ip-10-0-0-1.ec2.internal", "containers": [container]});
     let live = json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec});
@@ -79,14 +78,14 @@ fn ccm(arguments: &[&str]) -> ObservedPod {
     pod("foreign", &json!({"name": "ccm", "image": "registry.example/cloud-controller-manager:v1", "args": arguments}))
 }
 
-/// A pod on this node that is being deleted.
+/// Returns a terminating pod on this node.
 fn leaving(node: &str) -> ObservedPod {
     let mut pod = ccm(&["--controllers=cloud-node", "--secure-port=0"]);
     (pod.seen.node, pod.seen.is_terminating) = (node.into(), true);
     pod
 }
 
-/// With the labels of the pods of a CloudControllerManager of AWS.
+/// Adds the pod labels of a CloudControllerManager for AWS.
 fn ours(mut pod: ObservedPod, name: &str) -> ObservedPod {
     let label = |key: &str, value: &str| (format!("app.kubernetes.io/{key}"), value.to_owned());
     pod.labels = BTreeMap::from([label("name", "aws-cloud-controller-manager"), label("instance", name)]);
@@ -106,7 +105,7 @@ fn unseen() -> Unseen {
     Unseen { what: "it".into(), why: "forbidden".into(), command: "kubectl get it".into() }
 }
 
-/// AWS on a kubeadm cluster with one node of the control plane and one other, both as their kubelets have registered them.
+/// AWS on a kubeadm cluster with one control-plane node and one other node, both just registered by their kubelets.
 fn aws() -> Fixture {
     let mut control_plane = node("ip-10-0-0-1.ec2.internal");
     control_plane.is_control_plane = true;
@@ -176,14 +175,14 @@ impl Fixture {
     }
 }
 
-/// The checks that have not passed, without those that these tests can never run.
+/// Returns the checks that have not passed, except the checks that these tests can never run.
 fn failed(rows: &[Row]) -> Vec<(Check, CheckResult)> {
     let never = [Check::AtCloud, Check::ImagePull, Check::CredentialsAccepted];
     let failed = rows.iter().filter(|row| row.result != CheckResult::Passed && !never.contains(&row.check));
     failed.map(|row| (row.check, row.result)).collect()
 }
 
-/// Which check fails after one change, and how.
+/// A change of a fixture, with the check that fails and its result.
 type Case = (Check, CheckResult, &'static str, fn() -> Fixture, fn(&mut Fixture));
 
 fn route(pods: &[&str]) -> Value {
@@ -257,7 +256,7 @@ fn cases() -> Vec<Case> {
             let asks = json!({"provider": "aws", "controllers": only_routes(), "network": {"podCIDRs": ["10.0.0.0/8"]}, "ports": {"secure": 1}});
             fixture.others.push((asked("younger", asks), false, Some(runs)));
         }),
-        // The rest of a cloud-controller-manager that is being removed.
+        // The remaining pod of a cloud-controller-manager that is being removed.
         (Check::OtherCcm, Refused, "pod kube-system/foreign runs cloudNode", aws, |fixture| {
             let removed = json!({"provider": "aws", "management": "Removed"});
             fixture.others.push((asked("removed", removed), true, None));
@@ -277,7 +276,7 @@ fn cases() -> Vec<Case> {
             let arguments = ["--leader-elect=false", "--secure-port=0"];
             fixture.snapshot.pods = vec![pod("foreign", &json!({"name": "ccm", "image": image, "args": arguments}))];
         }),
-        // It was removed, and its node is dead.
+        // The pod was deleted, and its node is dead.
         (
             Check::OtherCcm,
             Warned,
@@ -294,7 +293,7 @@ fn cases() -> Vec<Case> {
                 vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
             fixture.snapshot.pods = vec![leaving("old")];
         }),
-        // Nobody knows whether it leads.
+        // It is unknown whether the pod leads.
         (Check::OtherCcm, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |fixture| {
             (fixture.snapshot.pods, fixture.snapshot.unseen_leases) = (vec![leaving("old")], Some(unseen()));
         }),
@@ -361,7 +360,7 @@ fn cases() -> Vec<Case> {
             fixture.nodes()[0].is_control_plane = false;
             fixture.ccm.cluster.control_plane_nodes = 0;
         }),
-        // The same for each distribution: what is built into it is refused by its name.
+        // For each distribution: its built-in cloud-controller-manager is refused by name.
         (
             Check::OtherCcm,
             Refused,
@@ -369,7 +368,7 @@ fn cases() -> Vec<Case> {
             aws,
             |fixture| {
                 fixture.nodes()[0].k3s_controllers = Some("*,-route".into());
-                // It holds a lease, too.
+                // It also holds a lease.
                 fixture.snapshot.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
             },
         ),
@@ -491,7 +490,7 @@ fn vsphere() -> Fixture {
     fixture
 }
 
-/// With a managed identity, and so without a Secret.
+/// Azure with a managed identity, which needs no Secret.
 fn azure() -> Fixture {
     let config = json!({"inline": "{\"useManagedIdentityExtension\": true}"});
     let spec = json!({"provider": "azure", "cloudConfig": config});
@@ -528,7 +527,7 @@ fn each_check_fails_by_one_change_and_no_other_does() {
         assert_eq!(failed(&rows), [(check, outcome)], "{text}: {rows:#?}");
         let row = rows.iter().find(|row| row.check == check).unwrap();
         assert!(row.message.contains(text), "{}", row.message);
-        // Of these the message says what to do.
+        // The messages of these checks include the fix.
         let in_message = matches!(check, Check::Configuration | Check::Credentials | Check::AdditionalCcms);
         assert!(in_message || !row.fix.is_empty(), "{check:?}");
         seen.push(check);
@@ -574,7 +573,7 @@ fn what_is_well_in_spite_of_its_looks_passes() {
             let off = "-cloud-node,-cloud-node-lifecycle,-service";
             fixture.nodes()[0].k3s_controllers = Some(format!("*,-route,{off}"));
         }),
-        // The CCM of k0s has no controller for Services, and this one has another lease.
+        // The CCM of k0s has no controller for Services, and this CCM uses another lease.
         (aws, |fixture| {
             let spec = json!({
                 "provider": "aws", "leaderElection": {"leaseName": "own"},
@@ -595,22 +594,22 @@ fn what_is_well_in_spite_of_its_looks_passes() {
             fixture.spec(json!({"provider": "aws", "placement": {"tolerations": tolerations}}));
             fixture.nodes()[0].own_taints = vec!["dedicated=gpu:NoSchedule".into()];
         }),
-        // No network plugin yet, but kube-proxy.
+        // kube-proxy runs, but no network plugin yet.
         (aws, |fixture| {
             fixture.snapshot.has_kube_proxy = true;
             fixture.nodes()[0].ready.as_mut().unwrap().lacks_network = true;
         }),
-        // The control plane is elsewhere, and it is said where the pods run.
+        // The control plane is elsewhere, and the placement selects the nodes of the pods.
         (aws, |fixture| {
             fixture.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"ccm": "here"}}}));
             fixture.ccm.cluster.control_plane_nodes = 0;
             fixture.nodes()[0].is_control_plane = false;
         }),
-        // A pod of ours.
+        // One of its own pods.
         (aws, |fixture| {
             fixture.snapshot.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
         }),
-        // Its own lease, which a pod of its own holds although the workload is gone.
+        // One of its own pods still holds its lease, although the workload is gone.
         (aws, |fixture| {
             fixture.snapshot.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
             let holder = "ip-10-0-0-1_1".into();
@@ -623,13 +622,13 @@ fn what_is_well_in_spite_of_its_looks_passes() {
             (pod.seen.node, pod.controllers) = ("i-0123456789abcdef0".into(), None);
             fixture.snapshot.pods = vec![pod];
         }),
-        // Subnets that come yet.
+        // A subnet that is not allocated yet.
         (aws, |fixture| {
             fixture.spec(route(&["10.0.0.0/8"]));
             fixture.nodes()[1].has_pod_cidr = false;
             fixture.snapshot.pods = vec![allocator(&["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"])];
         }),
-        // Nothing is deleted, and a node that waits is not ready for long.
+        // Deletion is disabled, and a waiting node may stay unready for a long time.
         (hcloud, |fixture| {
             fixture.nodes()[1].ready = None;
             fixture.ccm.spec.controllers.cloud_node_lifecycle = Lifecycle::Disabled;

@@ -1,5 +1,5 @@
-//! Credentials in the forms of users: lines `KEY=VALUE`, the manifest of a Secret, or a folder with a file for each key
-//! (pure).
+//! Credentials in the input formats: `KEY=VALUE` lines, the manifest of a Secret, or a folder with a file for each
+//! key (pure).
 //!
 //! No message contains a value.
 
@@ -19,14 +19,14 @@ use crate::{
 /// The values of a Secret, by key.
 pub type Values = BTreeMap<String, Vec<u8>>;
 
-/// Reads lines `KEY=VALUE`, or the manifest of a Secret, and returns the values by the keys of the provider. A key may also be given
-/// by the name of the variable that the cloud-controller-manager reads.
+/// Parses `KEY=VALUE` lines or the manifest of a Secret, and returns the values by the keys of the provider. Also accepts the name of the
+/// environment variable of the cloud-controller-manager as a key.
 pub fn of_text(text: &str, needed: &Credentials) -> Result<Values, String> {
     let given = if is_manifest(text) { of_manifest(text)? } else { of_lines(text)? };
     by_keys(given, needed)
 }
 
-/// The values of files by their names, of which each has one at its end a line break that does not belong to it.
+/// Returns the values of files by file name, without the line breaks at the end.
 pub fn of_files(files: Values, needed: &Credentials) -> Result<Values, String> {
     let trimmed = |bytes: Vec<u8>| {
         let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
@@ -42,7 +42,7 @@ fn is_manifest(text: &str) -> bool {
 
 fn of_manifest(text: &str) -> Result<Values, String> {
     let documents = yaml::documents(text).map_err(|error| {
-        // What is wrong may be a value.
+        // The parser error may contain a value.
         let place = error.place.map_or_else(String::new, |place| format!("{place}: "));
         format!("{place}the manifest is not valid YAML or JSON")
     })?;
@@ -91,7 +91,7 @@ fn by_keys(given: Values, needed: &Credentials) -> Result<Values, String> {
         let Some(key) = key else {
             let hint = did_you_mean(&name, known().map(String::as_str));
             let known = known().map(String::as_str).collect::<Vec<_>>().join(", ");
-            // A value that is taken for a key is not to be seen.
+            // A value in the place of a key must not be shown.
             let shown = if is_shown(&name) { format!("{name:?}{hint}") } else { "one of the names".to_owned() };
             return Err(format!("{shown} is none of the keys {known}"));
         };
@@ -106,7 +106,7 @@ fn by_keys(given: Values, needed: &Credentials) -> Result<Values, String> {
     }
 }
 
-/// Whether a name looks like that of a key or a variable.
+/// Whether a name looks like the name of a key or a variable.
 fn is_shown(name: &str) -> bool {
     name.len() <= 40 && name.chars().any(|c| c.is_ascii_alphabetic()) && !name.chars().any(|c| c.is_ascii_digit())
 }

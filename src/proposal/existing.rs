@@ -1,4 +1,4 @@
-//! A cloud-controller-manager that others have installed, read from its objects (pure).
+//! A cloud-controller-manager that the operator has not installed, read from its objects (pure).
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use crate::{
     text::boolean,
 };
 
-/// The namespace of the lease, and its name, unless flags say otherwise.
+/// The default namespace and name of the lease.
 const DEFAULT_LEASE: (&str, &str) = (KUBE_SYSTEM, LEASE);
 
-/// The annotation of the pod that shows a static pod.
+/// The annotation of the mirror pod of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The annotations with the name and the namespace of the Helm release that an object is of.
+/// The annotations for the name and the namespace of the Helm release of an object.
 const HELM: [&str; 2] = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
 
-/// The prefixes of labels and annotations that tools leave on objects which they would create again.
+/// The label and annotation prefixes of tools that would recreate a deleted object.
 const KEEPERS: [(&str, &str); 6] = [
     ("addon.kops.k8s.io/", "kOps"),
     ("argocd.argoproj.io/", "Argo CD"),
@@ -36,13 +36,13 @@ const KEEPERS: [(&str, &str); 6] = [
     ("objectset.rio.cattle.io/", "k3s, RKE2 or Rancher"),
 ];
 
-/// The annotations that the controllers of workloads write.
+/// The annotations that the workload controllers write.
 const OF_CONTROLLERS: [&str; 2] = ["deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision"];
 
-/// Where a variable of the environment gets its value.
+/// The source of an environment variable's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VariableSource {
-    /// It stands in the manifest.
+    /// A value in the manifest.
     Literal(String),
     /// A key of a ConfigMap or a Secret.
     Key(Reference, String),
@@ -50,39 +50,39 @@ pub(crate) enum VariableSource {
     Field,
 }
 
-/// A workload with a cloud-controller-manager, or with a node manager.
+/// A workload of a cloud-controller-manager or a node manager.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Existing {
     /// `Deployment`, `DaemonSet` or `Pod`.
     pub(crate) kind: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// The nodes of a static pod: there it is a file.
+    /// The nodes of a static pod. Each node has the manifest as a file.
     pub(crate) static_on: Vec<String>,
-    /// Its ServiceAccount.
+    /// The ServiceAccount.
     pub(crate) account: String,
     pub(crate) image: String,
-    /// Whether more than its name shows what it is. Then the check `other-ccm` refuses a second one beside it.
+    /// Whether more than its name identifies it. The check `other-ccm` then refuses a second one.
     pub(crate) is_certain: bool,
-    /// Its flags, without hyphens, with the variables in their values filled in; the last one of a name counts.
+    /// The flags without hyphens, with variables expanded in the values; the last occurrence of a flag counts.
     pub(crate) flags: Vec<(String, Option<String>)>,
     pub(crate) environment: BTreeMap<String, VariableSource>,
-    /// The objects whose keys are all variables of its environment.
+    /// The objects whose keys all become environment variables (`envFrom`).
     pub(crate) environment_from: Vec<Reference>,
-    /// The specification of its pods.
+    /// The pod specification.
     pub(crate) pod: Value,
-    /// The Helm release that it is of, and the namespace of that.
+    /// The name and the namespace of the Helm release.
     pub(crate) helm: Option<(String, String)>,
-    /// The workloads of that release that were found, itself included.
+    /// The workloads found in that release, including this one.
     pub(crate) of_release: Vec<String>,
-    /// The tools that would create it again.
+    /// The tool that would recreate the workload.
     pub(crate) keeper: Option<&'static str>,
-    /// The object as it could be created again.
+    /// The manifest that recreates the object.
     pub(crate) manifest: Value,
 }
 
 impl Existing {
-    /// Of a live Deployment, DaemonSet or Pod; `None` if it is another one's, has no such container, or is one of the operator's.
+    /// Reads a live Deployment, DaemonSet or Pod. Returns `None` for an owned Pod, another program, or an object of the operator.
     pub(crate) fn of(live: &Value, descriptors: &[&Descriptor]) -> Option<Self> {
         let (metadata, kind) = (&live["metadata"], text(&live["kind"]));
         let pod = if kind == "Pod" { &live["spec"] } else { &live["spec"]["template"]["spec"] };
@@ -125,7 +125,7 @@ impl Existing {
         })
     }
 
-    /// Why the names in its flags are not valid names of objects.
+    /// Checks that the lease flags are valid object names.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (namespace, name) = self.lease().unwrap_or(DEFAULT_LEASE);
         if is_name(namespace) && is_name(name) {
@@ -134,25 +134,25 @@ impl Existing {
         Err(format!("{} is told the lease {namespace:?}/{name:?}, which can be the name of no object", self.key()))
     }
 
-    /// Its kind, namespace and name, for people.
+    /// Returns the human-readable kind, namespace and name.
     pub(crate) fn key(&self) -> String {
         let kind = if self.static_on.is_empty() { self.kind.clone() } else { "static pod".to_owned() };
         format!("{kind} {}/{}", self.namespace, self.name)
     }
 
-    /// The value of a flag; one without a value is `true`.
+    /// Returns the value of a flag; `true` for a flag without a value.
     pub(crate) fn flag(&self, name: &str) -> Option<&str> {
         self.flags.iter().rev().find(|(flag, _)| flag == name).map(|(_, value)| value.as_deref().unwrap_or("true"))
     }
 
-    /// Whether a flag is true, which it is unless it is given.
+    /// Whether a boolean flag is true, which is its default.
     fn is_on(&self, name: &str) -> bool {
         self.flag(name).and_then(boolean) != Some(false)
     }
 
-    /// The lease that its replicas agree by, with its namespace; `None` if they do not, or by something else.
+    /// Returns the namespace and the name of the leader election lease; `None` without leader election, or with another resource.
     pub(crate) fn lease(&self) -> Option<(&str, &str)> {
-        // Old versions hold a lease besides something else.
+        // Old versions use a lease together with another resource.
         let is_lease = self.flag("leader-elect-resource-lock").is_none_or(|lock| lock.ends_with("leases"));
         let is_on = self.is_on("leader-elect") && is_lease;
         is_on.then(|| {
@@ -161,17 +161,17 @@ impl Existing {
         })
     }
 
-    /// The port that it serves health at.
+    /// Returns the health port.
     pub(crate) fn port(&self) -> u16 {
         self.flag("secure-port").and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
     }
 
-    /// Whether its pods use the network of the host.
+    /// Whether the pods use the host network.
     pub(crate) fn is_on_host(&self) -> bool {
         self.pod["hostNetwork"] == true
     }
 
-    /// The controllers that it runs. Without subnets of pods there are no routes.
+    /// Returns the enabled controllers. The route controller needs pod subnets.
     pub(crate) fn controllers(&self) -> Vec<Controller> {
         let mut on = Controller::of_argument(self.flag("controllers"));
         let has_routes = self.is_on("configure-cloud-routes") && self.flag("cluster-cidr").is_some();
@@ -179,7 +179,7 @@ impl Existing {
         on
     }
 
-    /// Whether its image is known as the image of another program of a provider, such as a node manager.
+    /// Whether its image belongs to another program of a provider, such as a node manager.
     pub(crate) fn is_beside(&self, provider: &Kubernetes) -> bool {
         provider.descriptor.container_of(&self.image).is_some_and(|container| container != CCM)
     }
@@ -188,19 +188,19 @@ impl Existing {
         container(&self.pod)
     }
 
-    /// The ConfigMaps and Secrets that its pods refer to, and the one with the configuration that only flags name.
+    /// Returns the ConfigMaps and Secrets that the pods reference, and the configuration Secret, which only flags reference.
     pub(crate) fn references(&self) -> Vec<Reference> {
         object::reference::references(&self.pod, &self.namespace).into_iter().chain(self.config_secret()).collect()
     }
 
-    /// The Secret with the configuration that flags name.
+    /// Returns the configuration Secret, named by flags.
     pub(crate) fn config_secret(&self) -> Option<Reference> {
         let namespace = self.flag("cloud-config-secret-namespace").unwrap_or(KUBE_SYSTEM);
         Some(Reference::secret(namespace, self.flag("cloud-config-secret-name")?))
     }
 }
 
-/// The Helm release that an object is of, and the namespace of that. What no release can be called is none.
+/// Returns the name and the namespace of an object's Helm release; `None` if they are not valid names.
 pub(super) fn release(live: &Value) -> Option<(String, String)> {
     let annotation = |name: &str| live["metadata"]["annotations"][name].as_str().filter(|text| is_name(text));
     Some((annotation(HELM[0])?.to_owned(), annotation(HELM[1])?.to_owned()))
@@ -227,7 +227,7 @@ fn reference(source: &Value, config_map: &str, secret: &str, namespace: &str) ->
     Some(Reference::secret(namespace, source[secret]["name"].as_str()?))
 }
 
-/// A text with each `$(NAME)` replaced as a kubelet does it.
+/// Expands each `$(NAME)` in a text as the kubelet does.
 fn filled(mut value: String, environment: &BTreeMap<String, VariableSource>) -> String {
     for (name, origin) in environment {
         if let VariableSource::Literal(text) = origin {
@@ -237,7 +237,7 @@ fn filled(mut value: String, environment: &BTreeMap<String, VariableSource>) -> 
     value
 }
 
-/// An object as it could be created again.
+/// Returns the manifest that recreates an object.
 pub(super) fn cleaned(live: &Value) -> Value {
     let mut manifest = essence(live);
     if let Some(metadata) = manifest["metadata"].as_object_mut() {

@@ -1,6 +1,6 @@
-//! The fields of a `CloudControllerManager` that make it behave as an existing cloud-controller-manager does (pure).
+//! The fields of a `CloudControllerManager` that make it behave like an existing cloud-controller-manager (pure).
 //!
-//! Nothing is dropped silently: each argument and variable is kept, or is reported with the consequence.
+//! No setting is dropped silently: each argument and variable is kept, or is reported with the consequence.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::{
     text::{boolean, mask},
 };
 
-/// The ports that are tried for the time in which two cloud-controller-managers run.
+/// The candidate ports while two cloud-controller-managers run.
 const PORTS: [u16; 5] = [10258, 10268, 10278, 10288, 10298];
 
-/// Flags that are fields of the specification, or that have a part of their own below.
+/// Flags with a field in the specification, or with separate code below.
 const FIELDS: [&str; 15] = [
     "cluster-name",
     "controllers",
@@ -40,7 +40,7 @@ const FIELDS: [&str; 15] = [
     "cloud-config-key",
 ];
 
-/// Flags with the value that they have anyhow.
+/// Flags with their default values.
 const DEFAULTS: [(&str, &str); 5] = [
     ("allocate-node-cidrs", "false"),
     ("allow-untagged-cloud", "false"),
@@ -49,10 +49,10 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("use-service-account-credentials", "false"),
 ];
 
-/// Proposes a `CloudControllerManager` instead of what there is.
+/// Proposes a `CloudControllerManager` that replaces an existing cloud-controller-manager.
 pub(crate) fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input) -> ProposedCcm {
     let lease = existing.lease();
-    // Only with a lease in the same namespace do the two exclude each other.
+    // The two exclude each other only with a lease in the same namespace.
     let namespace = lease.map_or(existing.namespace.as_str(), |(namespace, _)| namespace);
     let mut proposed = ProposedCcm::new(input.name, &provider.descriptor.name, namespace);
     let cluster_name = existing.flag("cluster-name").unwrap_or("kubernetes");
@@ -91,7 +91,7 @@ pub(crate) fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input
 
 fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let on = existing.controllers();
-    // A node manager on each node does this controller's work.
+    // A node manager on each node replaces this controller.
     let has_node_manager = provider.descriptor.node_manager.is_some();
     for controller in Controller::ALL {
         let is_on = on.contains(&controller);
@@ -142,7 +142,7 @@ fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
         let until = if existing.is_certain {
             "until then the check other-ccm refuses"
         } else {
-            // What only a name tells may be something else.
+            // A workload identified only by its name may be another program.
             "the check other-ccm only warns until then, because nothing but its name tells that it is a cloud-controller-manager"
         };
         let how = "nothing keeps the two from acting at the same time: the old one has to be stopped first";
@@ -161,7 +161,7 @@ fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
 
 fn port(proposed: &mut ProposedCcm, existing: &Existing, input: &Input) {
     let own = existing.port();
-    // A cloud-controller-manager that is stopped first frees its port.
+    // The existing cloud-controller-manager frees its port if it is stopped first.
     let is_free = |port: &u16| !input.taken_ports.contains(port) && (*port != own || !existing.is_on_host());
     let wanted = if existing.lease().is_none() && own >= 1024 {
         Some(own)
@@ -189,15 +189,15 @@ fn feature_gates(proposed: &mut ProposedCcm, existing: &Existing) {
     }
 }
 
-/// The flags that are no fields.
+/// Keeps or reports the flags without a field.
 fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
-    // Variables in values may be credentials: they are not shown filled in.
+    // Variables in values may be credentials, so they are shown unexpanded.
     let written: BTreeMap<_, _> = flags(existing.container()).into_iter().collect();
     let mut given: BTreeMap<&str, &str> = BTreeMap::new();
     for (flag, _) in &existing.flags {
         given.insert(flag, existing.flag(flag).unwrap_or_default());
     }
-    // Letters alone are of a shell.
+    // Single letters are shell flags.
     let others = given.into_iter().filter(|(flag, _)| !FIELDS.contains(flag) && flag.len() > 1);
     for (flag, value) in others.filter(|pair| !DEFAULTS.contains(pair)) {
         let shown = written.get(flag).and_then(Option::as_deref).unwrap_or(value);

@@ -19,13 +19,13 @@ use crate::{
     provider::kubernetes::{Credentials, Kubernetes},
 };
 
-/// The annotation of what `helm uninstall` deletes.
+/// The annotation of objects that `helm uninstall` deletes.
 const OF_HELM: &str = "meta.helm.sh/release-name";
 
-/// The variables of a proxy, and their fields.
+/// The proxy variables and their fields.
 const PROXY: [(&str, &str); 3] = [("HTTP_PROXY", "httpProxy"), ("HTTPS_PROXY", "httpsProxy"), ("NO_PROXY", "noProxy")];
 
-/// The key of a ConfigMap or a Secret with the configuration; else the file with it, and how to give it.
+/// The ConfigMap or Secret and the key with the configuration; otherwise the path of the file, and how to provide it.
 type Config = Result<(Reference, String), (String, &'static str)>;
 
 /// Keeps the file of `--cloud-config`.
@@ -54,7 +54,7 @@ pub(super) fn cloud_config(proposed: &mut ProposedCcm, existing: &Existing, prov
     proposed.note(Handling::Kept, what, format!("spec.cloudConfig.{field}"));
 }
 
-/// Why an object cannot be referred to.
+/// Returns the reason why the proposal cannot reference an object.
 fn unusable(proposed: &ProposedCcm, reference: &Reference, input: &Input) -> Option<String> {
     let annotations = input.found.get(reference).map(|object| &object["metadata"]["annotations"]);
     if reference.namespace != proposed.namespace() {
@@ -72,7 +72,7 @@ fn config_of(existing: &Existing) -> Option<Config> {
     Some(mounted(existing, path).unwrap_or_else(unknown))
 }
 
-/// The volume that is mounted at a path of the container.
+/// Returns the source of the volume mounted at a path of the container.
 fn mounted(existing: &Existing, path: &str) -> Option<Config> {
     let inside = |mount: &Value| {
         let at = text(&mount["mountPath"]);
@@ -108,7 +108,7 @@ fn mounted(existing: &Existing, path: &str) -> Option<Config> {
     })
 }
 
-/// A value of a ConfigMap or a Secret.
+/// Returns a decoded value of a ConfigMap or a Secret.
 pub(super) fn plain(object: &Value, key: &str) -> Option<Vec<u8>> {
     let value = object["data"][key].as_str()?;
     if object["kind"] == SECRET.kind { STANDARD.decode(value).ok() } else { Some(value.as_bytes().to_vec()) }
@@ -149,7 +149,7 @@ pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provi
     proposed.note(Handling::Changed, from.collect::<Vec<_>>().join(" and "), how);
 }
 
-/// The values by the keys of the provider, each with its Secret; `None` for a value in the manifest.
+/// The values by provider key, each with its Secret (`None` for a value in the manifest).
 type Values = BTreeMap<String, (Option<Reference>, Vec<u8>)>;
 
 fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> Values {
@@ -166,7 +166,7 @@ fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> V
     needed.environment.iter().filter_map(|(name, key)| Some((key.clone(), value(name)?))).collect()
 }
 
-/// The credentials of the first Secret that has all keys.
+/// Returns the credentials of the first Secret that has all keys.
 fn in_files(needed: &Credentials, input: &Input) -> Values {
     let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
     let secrets = input.found.iter().filter(|(reference, _)| reference.kind == &SECRET);
@@ -178,7 +178,7 @@ fn in_files(needed: &Credentials, input: &Input) -> Values {
     all.into_iter().find(has_all).unwrap_or_default()
 }
 
-/// Keeps the variables of the environment, or names them.
+/// Keeps or reports the environment variables.
 pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let descriptor = &provider.descriptor;
     let of_credentials =

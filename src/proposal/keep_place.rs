@@ -17,7 +17,7 @@ use crate::{
 /// The label of the control plane before Kubernetes 1.20.
 const OLD_CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/master";
 
-/// Says what becomes of the image, and keeps its registry.
+/// Reports the change of the image, and keeps its registry.
 pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let Some(ours) = provider.descriptor.images.get(CCM) else { return };
     let given = existing.image.split('@').next().unwrap_or_default();
@@ -43,7 +43,7 @@ pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &
     }
 }
 
-/// Keeps where the pods may run.
+/// Keeps the placement of the pods.
 pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
     let is_control_plane = |key: &str| [CONTROL_PLANE_LABEL, OLD_CONTROL_PLANE_LABEL].contains(&key);
     let mut selector = existing.pod["nodeSelector"].as_object().cloned().unwrap_or_default();
@@ -75,14 +75,14 @@ fn covers(one: &Value, other: &Value) -> bool {
         && (one["effect"].is_null() || same("effect"))
 }
 
-/// With the fields that a specification has.
+/// Returns a toleration with only the fields of the specification.
 fn toleration(given: &Value) -> Value {
     let is_given = |field: &&str| given[*field].as_str().is_some_and(|text| !text.is_empty());
     let fields = ["key", "operator", "value", "effect"].into_iter().filter(is_given);
     fields.map(|field| (field, given[field].clone())).collect()
 }
 
-/// Names the files of the machine that are not mounted any more, and further containers.
+/// Reports host files that are no longer mounted, and additional containers.
 pub(super) fn volumes(proposed: &mut ProposedCcm, existing: &Existing) {
     for volume in items(&existing.pod["volumes"]) {
         if let Some(path) = volume["hostPath"]["path"].as_str() {

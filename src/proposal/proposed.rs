@@ -1,4 +1,4 @@
-//! The proposal: the object, the Secret, and the migration of what existed before (pure).
+//! The proposal: the object, the Secret, and the migration of the existing cloud-controller-manager (pure).
 
 use std::{collections::BTreeMap, fmt};
 
@@ -19,27 +19,27 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProposedCcm {
     pub(crate) name: String,
-    /// Its specification, without what has its default.
+    /// The specification, without default values.
     pub(crate) spec: Value,
-    /// The checks that are not to refuse it, comma-separated.
+    /// The skipped checks, comma-separated.
     pub(crate) skips: Option<&'static str>,
-    /// The Secret that has to be created.
+    /// The Secret to create.
     pub(crate) secret: Option<SecretFile>,
     pub(crate) migration_results: Vec<MigrationResult>,
 }
 
-/// What the proposal does with an argument, a variable, or another part of the existing cloud-controller-manager.
+/// The handling of an argument, a variable, or another part of the existing cloud-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MigrationResult {
-    /// Such as `--cluster-name=prod`.
+    /// The part, such as `--cluster-name=prod`.
     pub(crate) what: String,
     pub(crate) result: Handling,
-    /// Where it is from now on, or why it is not.
+    /// The new location, or the reason why there is none.
     pub(crate) how: String,
 }
 
-/// What the proposal does with one part.
+/// The handling of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Handling {
     ToDo,
@@ -61,28 +61,28 @@ impl Handling {
 
 /// The inputs besides the objects of the existing cloud-controller-manager.
 pub(crate) struct Input<'a> {
-    /// The existing ConfigMaps and Secrets that it refers to.
+    /// The existing ConfigMaps and Secrets that the pods reference.
     pub(crate) found: &'a BTreeMap<Reference, Value>,
-    /// The ports that pods take on the network of the host.
+    /// The ports that pods use on the host network.
     pub(crate) taken_ports: &'a [u16],
-    /// The name for the `CloudControllerManager`: one with which its objects have names of their own.
+    /// The name for the `CloudControllerManager`, which makes the names of its objects unique.
     pub(crate) name: &'a str,
-    /// The name for a Secret, if one has to be created.
+    /// The name of the Secret, if the proposal needs one.
     pub(crate) secret_name: &'a str,
     pub(crate) has_cloud_config: bool,
     pub(crate) has_credentials: bool,
 }
 
-/// A Secret that has to be created.
+/// A Secret to create.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretFile {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Its values in base64, by key.
+    /// The base64-encoded values, by key.
     pub(crate) data: BTreeMap<String, String>,
 }
 
-/// Without the values.
+/// Omits the values.
 impl fmt::Debug for SecretFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secret {}/{} with {:?}", self.namespace, self.name, self.data.keys())
@@ -121,7 +121,7 @@ impl ProposedCcm {
         self.set_at(&path.split('.').collect::<Vec<_>>(), value);
     }
 
-    /// The same of a field whose name may have dots.
+    /// Sets a field whose name may have dots.
     pub(crate) fn set_at(&mut self, path: &[&str], value: impl Into<Value>) {
         if let Some(field) = place(&mut self.spec, path) {
             *field = value.into();
@@ -136,7 +136,7 @@ impl ProposedCcm {
         self.spec["namespace"].as_str().unwrap_or(KUBE_SYSTEM)
     }
 
-    /// The Secret, which is made if there is none.
+    /// Returns the Secret, creating it if necessary.
     pub(crate) fn secret(&mut self, name: &str) -> &mut SecretFile {
         let namespace = self.namespace().to_owned();
         self.secret.get_or_insert_with(|| SecretFile::new(&namespace, name))
@@ -155,12 +155,12 @@ impl ProposedCcm {
         manifest
     }
 
-    /// Whether the manifest contains a value that looks like a secret, such as a password in the URL of a proxy.
+    /// Whether the manifest contains a value that looks like a secret, such as a password in a proxy URL.
     pub(crate) fn has_secrets(&self) -> bool {
         is_secret("", &self.spec)
     }
 
-    /// Notes that the manifest holds what looks like a secret, if it does.
+    /// Records a note if the manifest contains a value that looks like a secret.
     pub(crate) fn name_secrets(&mut self) {
         if self.has_secrets() {
             let how = "it holds what looks like a secret, such as a password in a URL, and is readable by its owner only: keep it \
@@ -169,7 +169,7 @@ impl ProposedCcm {
         }
     }
 
-    /// As the operator would read it in a cluster.
+    /// Returns the object as the operator would read it from a cluster.
     pub(crate) fn ccm(&self, cluster: Cluster) -> Result<Ccm, serde_json::Error> {
         let spec: Spec = serde_json::from_value(self.spec.clone())?;
         Ok(Ccm::new(self.name.clone(), spec, cluster).annotated(self.skips))

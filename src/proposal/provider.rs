@@ -7,14 +7,14 @@ use crate::{
     provider::{CCM, catalog::Catalog, kubernetes::Kubernetes},
 };
 
-/// A provider, and what tells it.
+/// A provider, and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sign {
     pub(crate) provider: String,
     pub(crate) because: String,
 }
 
-/// The providers that something tells, the surest one first: by what runs, by the providerIDs of nodes, by their names.
+/// Returns the detected providers, the most certain first: by running programs, then by the providerIDs and the names of nodes.
 pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Sign> {
     let mut signs: Vec<Sign> = Vec::new();
     let mut add = |provider: &Kubernetes, because: String| {
@@ -38,7 +38,7 @@ pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) ->
     for provider in catalog.kubernetes() {
         let names = &provider.descriptor.nodes.names;
         let fits = |node: &Node| names.prefixes.iter().any(|prefix| node.name.starts_with(prefix.as_str()));
-        // A cloud that takes any name is told by none.
+        // Names are no evidence for a cloud that accepts any name.
         if !names.prefixes.iter().any(String::is_empty) && !nodes.is_empty() && nodes.iter().all(fits) {
             add(provider, format!("all nodes have names such as {}", names.are));
         }
@@ -46,7 +46,7 @@ pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) ->
     signs
 }
 
-/// The provider of a cloud-controller-manager, by its image or by `--cloud-provider`.
+/// Returns the provider of a cloud-controller-manager, by its image or by `--cloud-provider`.
 pub(crate) fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a Kubernetes> {
     let by_image = catalog.kubernetes().find(|one| one.descriptor.container_of(&existing.image) == Some(CCM));
     by_image.or_else(|| {
@@ -55,13 +55,13 @@ pub(crate) fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Opti
     })
 }
 
-/// The container of the cloud-controller-manager in the manifests of a provider.
+/// Returns the container of the cloud-controller-manager in the manifests of a provider.
 pub(super) fn container(provider: &Kubernetes) -> Option<&serde_json::Value> {
     let pods = provider.manifests.iter().filter_map(object::Object::pod_spec);
     pods.flat_map(object::containers).find(|one| object::container_name(one) == CCM)
 }
 
-/// The value that the manifests of a provider give a flag; one without a value is `true`.
+/// Returns the value of a flag in the manifests of a provider; `true` for a flag without a value.
 pub(super) fn argument(provider: &Kubernetes, flag: &str) -> Option<String> {
     let given = container(provider).map(flags).unwrap_or_default();
     let given = given.into_iter().rev().find(|(name, _)| name == flag);

@@ -19,19 +19,19 @@ use crate::{
     provider::{catalog::Catalog, kubernetes::Kubernetes},
 };
 
-/// How many objects are read at once.
+/// The number of objects in one request.
 const PAGE: u32 = 250;
 
-/// The label of the permissions that the API server makes itself.
+/// The label of the default RBAC objects of the API server.
 const BOOTSTRAP: &str = "kubernetes.io/bootstrapping";
 
-/// The kinds of the objects that may run a cloud-controller-manager.
+/// The kinds of objects that may run a cloud-controller-manager.
 const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "Pod"];
 
-/// The kinds of the permissions that an account may have: a binding, and its roles.
+/// The kinds of objects that grant an account permissions.
 const BINDINGS: [&str; 2] = ["ClusterRoleBinding", "RoleBinding"];
 
-/// The cloud-controller-managers of others. Static pods of the same name are one.
+/// Reads the cloud-controller-managers that the operator has not installed. Static pods with the same name count as one.
 pub(crate) async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing>, Error> {
     let descriptors: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
     let (mut found, mut released): (Vec<Existing>, Vec<_>) = Default::default();
@@ -56,13 +56,13 @@ pub(crate) async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<E
     Ok(found)
 }
 
-/// The kind, the namespace and the name of a live object, for people.
+/// Returns the human-readable kind, namespace and name of a live object.
 fn key(live: &Value) -> String {
     let metadata = &live["metadata"];
     format!("{} {}/{}", text(&live["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
 }
 
-/// The ConfigMaps and Secrets that a cloud-controller-manager refers to and that exist; those, too, whose names stand in them.
+/// Reads the existing ConfigMaps and Secrets that a cloud-controller-manager references, and the Secrets named in their data.
 pub(crate) async fn referenced(client: &Client, existing: &Existing) -> Result<BTreeMap<Reference, Value>, Error> {
     let mut found = BTreeMap::new();
     for reference in existing.references() {
@@ -87,7 +87,7 @@ pub(crate) async fn referenced(client: &Client, existing: &Existing) -> Result<B
     Ok(found)
 }
 
-/// Whether an object that a `CloudControllerManager` would have exists already and was not created by the operator.
+/// Whether an object of a planned `CloudControllerManager` already exists and was not created by the operator.
 pub(crate) async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &Ccm) -> Result<bool, Error> {
     for object in &provider.manifests {
         let namespace = if object.namespace().is_empty() { "" } else { &ccm.spec.namespace };
@@ -99,7 +99,7 @@ pub(crate) async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &
     Ok(false)
 }
 
-/// The account and the permissions of the first of these cloud-controller-managers that nobody else has.
+/// Returns the account and the permissions that only the first migrated cloud-controller-manager uses.
 pub(crate) async fn permissions(client: &Client, migrated: &[Existing]) -> Result<Permissions, Error> {
     let Some(existing) = migrated.first() else { return Ok(Permissions::default()) };
     let mut workloads = Vec::new();
@@ -135,8 +135,8 @@ pub(crate) async fn permissions(client: &Client, migrated: &[Existing]) -> Resul
     Ok(permissions)
 }
 
-/// Who uses the account of the first of these, too: of the Deployments, `DaemonSets` and pods of its namespace those that are none
-/// of these, nor owned by one. The account `default` is that of all who name none.
+/// Returns the other users of the account of the first entry: Deployments, `DaemonSets` and pods in its namespace that are neither in
+/// `migrated` nor owned by an entry. All pods without an explicit account use the account `default`.
 fn users(workloads: &[Value], migrated: &[Existing]) -> Vec<String> {
     let Some(existing) = migrated.first() else { return Vec::new() };
     if existing.account == "default" {
@@ -172,13 +172,13 @@ enum Own<'a> {
     Role(String, String, String),
 }
 
-/// Whether a user has created the object. The API server marks the objects that it creates itself.
+/// Whether a user created the object. The API server labels its default objects.
 fn is_made(object: &Value) -> bool {
     object["metadata"]["labels"][BOOTSTRAP].is_null()
 }
 
-/// The bindings that have no other subject than the account of a cloud-controller-manager, each with its role unless others have
-/// that, too; and the bindings that it shares.
+/// Returns the bindings whose only subject is the account of a cloud-controller-manager, each with its role unless another binding shares
+/// the role, and the bindings with additional subjects.
 fn of_account<'a>(bindings: &'a [Value], existing: &Existing) -> (Vec<Own<'a>>, Vec<String>) {
     let is_it = |subject: &Value| {
         subject["kind"] == "ServiceAccount"
@@ -186,7 +186,7 @@ fn of_account<'a>(bindings: &'a [Value], existing: &Existing) -> (Vec<Own<'a>>, 
             && subject["namespace"] == existing.namespace.as_str()
     };
     let has_it = |binding: &Value| items(&binding["subjects"]).iter().any(is_it);
-    // Another subject is another one's of whatever kind: a user, a group.
+    // Any other subject counts as another user, including users and groups.
     let is_alone = |binding: &Value| has_it(binding) && items(&binding["subjects"]).iter().all(is_it);
     let role = |binding: &Value| {
         let of_namespace = binding["roleRef"]["kind"] == "Role";

@@ -11,17 +11,17 @@ use crate::{
     text::output::{printable, table, wrap},
 };
 
-/// The width of texts that are no tables.
+/// The width of text outside of tables.
 const WIDTH: usize = 96;
 
-/// The output of `init`: what was found, proposed and written.
+/// The output of `init`: the findings, the proposal and the written files.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InitReport {
     pub(crate) cluster: ClusterSummary,
     pub(crate) provider: String,
     pub(crate) because: String,
-    /// The cloud-controller-managers of others.
+    /// The cloud-controller-managers that the operator has not installed.
     pub(crate) existing: Vec<ExistingSummary>,
     pub(crate) migration_results: Vec<MigrationResult>,
     pub(crate) files: Vec<String>,
@@ -36,22 +36,22 @@ pub(crate) struct ClusterSummary {
     /// The minor version of Kubernetes.
     pub(crate) kubernetes: String,
     pub(crate) distribution: &'static str,
-    /// The number of nodes; `None` if they may not be listed.
+    /// The number of nodes; `None` if listing is forbidden.
     pub(crate) nodes: Option<usize>,
-    /// How many of them have the label of the control plane.
+    /// The number of nodes with the control-plane label.
     pub(crate) control_plane_nodes: usize,
 }
 
-/// A cloud-controller-manager of somebody else.
+/// A cloud-controller-manager that the operator has not installed.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExistingSummary {
-    /// Its kind, namespace and name.
+    /// The kind, namespace and name.
     pub(crate) what: String,
     pub(crate) image: String,
-    /// Its lease, as `NAMESPACE/NAME`.
+    /// The lease, as `NAMESPACE/NAME`.
     pub(crate) lease: Option<String>,
-    /// The port on the network of the host.
+    /// The port on the host network.
     pub(crate) port: Option<u16>,
     pub(crate) helm: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! The next steps (pure): the commands from the files to initialized nodes, and those of a migration and of the way
-//! back.
+//! The next steps (pure): the commands that lead from the files to initialized nodes, and the commands of a migration
+//! and its rollback.
 
 use std::path::Path;
 
@@ -23,10 +23,10 @@ use crate::{
 
 pub(crate) const CCM_FILE: &str = "ccm.yaml";
 pub(crate) const SECRET_FILE: &str = "secret.yaml";
-/// The file with what there was.
+/// The file with the previous objects.
 pub(crate) const EXISTING_FILE: &str = "existing.yaml";
 
-/// Something to do.
+/// An action of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Step {
@@ -34,25 +34,25 @@ pub(crate) struct Step {
     pub(crate) commands: Vec<String>,
 }
 
-/// The step, for people.
+/// All steps for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InitSteps {
     pub(crate) next: Vec<Step>,
-    /// The way back from a migration.
+    /// The rollback of a migration.
     pub(crate) back: Vec<Step>,
-    /// Once nobody wants to go back.
+    /// The cleanup, once no rollback is needed.
     pub(crate) clean_up: Vec<Step>,
 }
 
-/// The permissions of what there was.
+/// The permissions of the existing cloud-controller-manager.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Permissions {
-    /// The account, and the bindings and roles that only it has.
+    /// The account, and the bindings and roles that only this account uses.
     pub(crate) objects: Vec<Value>,
-    /// Bindings that it shares with others.
+    /// Bindings with additional subjects.
     pub(crate) shared: Vec<String>,
-    /// The other users of the account. With any, the account and its permissions have to stay.
+    /// The other users of the account. If any exist, the account and its permissions must stay.
     pub(crate) users: Vec<String>,
 }
 
@@ -65,13 +65,13 @@ pub(crate) struct StepsInput<'a> {
     pub(crate) operator_namespace: &'a str,
     /// Whether the namespace of the proposal exists.
     pub(crate) has_namespace: bool,
-    /// The flags of the connection, for the printed commands.
+    /// The connection flags of the printed commands.
     pub(crate) access: &'a Access,
-    /// The further flags that are given and that a migration takes, too; each begins with a space.
+    /// Other given flags that a migration also accepts; each begins with a space.
     pub(crate) flags: &'a str,
 }
 
-/// A flag with its value, if it is needed.
+/// A flag and its value; `None` if it is not needed.
 type Flag = (&'static str, Option<String>);
 
 fn joined(flags: impl IntoIterator<Item = Flag>) -> String {
@@ -97,7 +97,7 @@ impl StepsInput<'_> {
         step("Look at the nodes: none may wait", [format!("ccm-operator nodes{}", self.access.flags())])
     }
 
-    /// The steps of a cluster; of one that has the cloud-controller-manager of somebody else, first how to migrate.
+    /// Returns the steps for a cluster. If it already has another cloud-controller-manager, the migration comes first.
     pub(crate) fn first(&self, others: &[Existing]) -> InitSteps {
         let migrate = others.first().map(|other| {
             let title = format!("Unless both are to run: migrate from {}, which keeps what it is told", other.key());
@@ -108,7 +108,7 @@ impl StepsInput<'_> {
         InitSteps { next: migrate.into_iter().chain(self.install()).chain(apply).collect(), ..InitSteps::default() }
     }
 
-    /// The Secrets that the operator reads.
+    /// Returns the Secrets that the operator reads.
     fn secrets(&self) -> Vec<&str> {
         let name = |field: &str| self.proposed.spec[field]["secretRef"]["name"].as_str();
         let mut secrets: Vec<_> = ["credentials", "cloudConfig"].into_iter().filter_map(name).collect();
@@ -116,7 +116,7 @@ impl StepsInput<'_> {
         secrets
     }
 
-    /// The namespace of the pods, if it is not there yet: they run on the network of the host.
+    /// Returns the step that creates a missing namespace and allows pods on the host network in it.
     fn namespace(&self) -> Option<Step> {
         let (kubectl, name) = (self.kubectl(), quoted(self.proposed.namespace()));
         let commands = [
@@ -172,7 +172,7 @@ impl StepsInput<'_> {
         steps
     }
 
-    /// The flags of an installation that allow what the proposal asks for beyond the default.
+    /// Returns the installation flags that allow the proposal to exceed the default limits.
     fn limits(&self) -> [Flag; 5] {
         let spec = &self.proposed.spec;
         let given = |group: &str, field: &str| spec[group][field].as_str().map(ToOwned::to_owned);
@@ -189,14 +189,15 @@ impl StepsInput<'_> {
         ]
     }
 
-    /// The address of the API server that the pods are told: the operator has the same needs.
+    /// Returns the API server address of the pods, which the operator also needs.
     fn api_server(&self) -> Option<String> {
         let address = &self.proposed.spec["placement"]["apiServer"];
         let (host, port) = (address["host"].as_str()?, address["port"].as_u64().unwrap_or(443));
         Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
     }
 
-    /// Without a lease the old one may only be stopped once the operator can start the new one.
+    /// Returns the step that waits for the operator. Without a lease, the old cloud-controller-manager may be stopped only when the
+    /// operator can start the new one.
     fn wait_for_operator(&self) -> Step {
         let shown = r#"--output=jsonpath='{.spec.holderIdentity}{" "}{.spec.renewTime}{"\n"}'"#;
         let namespace = quoted(self.operator_namespace);
@@ -212,7 +213,7 @@ impl StepsInput<'_> {
         step(title, secret.into_iter().chain([apply(CCM_FILE), wait]))
     }
 
-    /// The steps from what there was, the first of which leads, and back.
+    /// Returns the steps of the migration and its rollback. The first cloud-controller-manager is the leader.
     pub(crate) fn migration(&self, all: &[Existing], permissions: &Permissions) -> InitSteps {
         let Some(existing) = all.first() else { return InitSteps::default() };
         let (kubectl, name) = (self.kubectl(), &self.proposed.name);
@@ -221,7 +222,7 @@ impl StepsInput<'_> {
         next.extend(keepers.map(|(one, keeper)| {
             step(format!("Tell {keeper} to leave {} alone, or it comes back after it was deleted", one.key()), [])
         }));
-        // Several may be of one release.
+        // Several workloads may belong to one release.
         let is_first = |(index, one): &(usize, &Existing)| {
             one.helm.is_none() || all.iter().position(|other| other.helm == one.helm) == Some(*index)
         };
@@ -340,7 +341,7 @@ impl StepsInput<'_> {
     }
 }
 
-/// A path as an argument, which is no flag.
+/// Returns a path as an argument that cannot be mistaken for a flag.
 pub(crate) fn argument(path: &str) -> String {
     if path.starts_with('-') { quoted(&format!("./{path}")) } else { quoted(path) }
 }

@@ -1,5 +1,5 @@
-//! The kept settings of an existing cloud-controller-manager: of the manifests that clouds publish, and, for every
-//! provider of the catalog, of the objects that the operator would install.
+//! The kept settings of an existing cloud-controller-manager: for the manifests that clouds publish, and, for every
+//! provider of the catalog, for the objects that the operator would install.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ fn existing(live: &Value) -> Option<Existing> {
 
 type Found = BTreeMap<Reference, Value>;
 
-/// A ConfigMap or a Secret with these values.
+/// Adds a ConfigMap or a Secret with these values.
 fn put(found: &mut Found, kind: &str, namespace: &str, name: &str, data: &Value) {
     let is_secret = kind == "Secret";
     let value = |value: &Value| {
@@ -70,7 +70,7 @@ fn proposed(live: &Value, found: &Found) -> ProposedCcm {
     keep::proposal(&existing, of_existing(&catalog, &existing).unwrap(), &input)
 }
 
-/// The parts with this result, each as `what -> how`.
+/// Returns the parts with this result, as `what -> how`.
 fn with(proposed: &ProposedCcm, result: Handling) -> Vec<String> {
     let migration_results = proposed.migration_results.iter().filter(|entry| entry.result == result);
     migration_results.map(|entry| format!("{} -> {}", entry.what, entry.how)).collect()
@@ -181,7 +181,7 @@ fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
     assert_eq!((kept.skips, &kept.secret), (None, &None), "without a lease the old one has to go first");
     assert!(with(&kept, Handling::NotKept).iter().any(|line| line.contains("ROBOT_USER")));
 
-    // Helm deletes what it has created, and a lease in another namespace takes the objects with it.
+    // Helm deletes the objects that it has created, and a lease in another namespace moves the objects there.
     let reference = found.keys().next().unwrap().clone();
     found.get_mut(&reference).unwrap()["metadata"]["annotations"] = json!({"meta.helm.sh/release-name": "hccm"});
     let copied = proposed(&hcloud(), &found);
@@ -196,7 +196,7 @@ fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
         assert!(!shown.contains("s3cret") && !shown.contains(&STANDARD.encode("s3cret")), "{shown}");
     }
 
-    // A key that it does not use would be used from now on.
+    // An unused key would be used after the migration.
     let mut live = hcloud();
     live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().remove(1);
     put(&mut found, "Secret", "kube-system", "hcloud", &json!({"token": "s3cret", "network": "net"}));
@@ -243,7 +243,7 @@ fn the_configuration_is_found_where_it_is_mounted() {
     assert_eq!(kept.spec, expected);
     assert!(with(&kept, Handling::NotKept).concat().contains("hostPath /etc/pki -> the certificates"));
 
-    // The lease is in another namespace, and so is what is to read them.
+    // The lease, and so the reader of these objects, is in another namespace.
     let mut live = vsphere(&volume);
     live["spec"]["template"]["spec"]["containers"][0]["args"].as_array_mut().unwrap().pop();
     let copied = proposed(&live, &found);
@@ -315,7 +315,7 @@ fn the_provider_is_told_by_what_runs_by_ids_and_by_names() {
     assert!(of_existing(&catalog, &unknown).is_none());
 }
 
-/// A proposal with all that a provider needs, and the Secrets that it names.
+/// Returns a proposal with all required inputs of a provider, and its Secrets.
 fn complete(descriptor: &Descriptor) -> (ProposedCcm, Found) {
     let namespace = descriptor.home();
     let mut proposed = ProposedCcm::new("cluster", &descriptor.name, namespace);
@@ -338,7 +338,7 @@ fn complete(descriptor: &Descriptor) -> (ProposedCcm, Found) {
     (proposed, found)
 }
 
-/// The planned objects. Controllers that the provider lacks are turned off.
+/// Returns the planned objects, with unsupported controllers disabled.
 fn planned(proposed: &mut ProposedCcm) -> Vec<Object> {
     loop {
         match Plan::new(&catalog(), &proposed.ccm(CLUSTER).unwrap().facts(), Phase::Cluster) {
@@ -351,7 +351,7 @@ fn planned(proposed: &mut ProposedCcm) -> Vec<Object> {
     }
 }
 
-/// The arguments and the environment of the container, without the port.
+/// Returns the arguments and environment of the container, without the port.
 fn told(objects: &[Object]) -> (Vec<String>, Value) {
     let pods = objects.iter().filter_map(Object::pod_spec).flat_map(|pod| pod["containers"].as_array().unwrap());
     let container = pods.into_iter().find(|one| one["name"] == CCM).unwrap();

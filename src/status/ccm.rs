@@ -1,6 +1,6 @@
 //! The status of a `CloudControllerManager` (pure).
 //!
-//! The same state always gives the same text, and the time of a transition changes only with its status, so that a write never causes
+//! The same state always results in the same text, and a transition time changes only with its status, so that a write never causes
 //! another write. `Ready`, `Reconciling` and `Stalled` have the meaning of kstatus.
 
 use std::collections::BTreeSet;
@@ -24,10 +24,10 @@ use crate::{
     status::outcome::{Outcome, names},
 };
 
-/// The condition of a `CloudControllerManager` that is applied and runs.
+/// The condition that a `CloudControllerManager` is applied and runs.
 pub(crate) const READY: &str = "Ready";
 const RECONCILING: &str = "Reconciling";
-/// The condition of an object that waits for its administrator.
+/// The condition that an object waits for its administrator.
 pub(crate) const STALLED: &str = "Stalled";
 const CONFIGURATION_VALID: &str = "ConfigurationValid";
 const CREDENTIALS_FOUND: &str = "CredentialsFound";
@@ -36,7 +36,7 @@ const PREFLIGHT_PASSED: &str = "PreflightPassed";
 pub(crate) const NODES_INITIALIZED: &str = "NodesInitialized";
 pub(crate) const NODE_DELETION_SAFE: &str = "NodeDeletionSafe";
 
-/// Every condition, in the order in which they are written.
+/// Every condition, in the order of the status.
 pub(crate) const CONDITIONS: [&str; 9] = [
     READY,
     RECONCILING,
@@ -51,7 +51,7 @@ pub(crate) const CONDITIONS: [&str; 9] = [
 
 pub(crate) const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
-/// Whether a live object has this condition in this status.
+/// Whether a live object has this condition with this status.
 pub(crate) fn has(live: &Value, condition: &str, status: &str) -> bool {
     object::condition(live, condition)["status"] == status
 }
@@ -59,13 +59,13 @@ pub(crate) fn has(live: &Value, condition: &str, status: &str) -> bool {
 /// The reason of `NodeDeletionSafe` if the guard is not in force.
 pub(crate) const GUARD_NOT_IN_FORCE: &str = "GuardNotInForce";
 
-/// Whether the condition about the safety of nodes is certain, so that the permissions need not be asked for at a start.
+/// Whether the condition `NodeDeletionSafe` is known, so that a start does not need to check the permissions.
 pub(crate) fn is_guard_known(status: &Status) -> bool {
     let known = status.conditions.iter().find(|one| one.type_ == NODE_DELETION_SAFE);
     known.is_some_and(|one| one.status != "Unknown" && one.reason != GUARD_NOT_IN_FORCE)
 }
 
-/// Whether the status of a live object shows that its cloud-controller-manager was installed, and not removed since.
+/// Whether the status of a live object shows that its cloud-controller-manager was installed, and has not been removed since.
 pub(crate) fn was_installed(live: &Value) -> bool {
     let version = live["status"]["provider"]["version"].as_str().unwrap_or_default();
     !version.is_empty() && has(live, PREFLIGHT_PASSED, "True")
@@ -75,32 +75,32 @@ const MOST_NODES: usize = 100;
 
 const MOST_WAITING: usize = 32;
 
-/// The initialization of the nodes by one `CloudControllerManager`.
+/// The node initialization of one `CloudControllerManager`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Initialization {
     pub total: usize,
     /// The number of nodes with the taint of uninitialized nodes.
     pub uninitialized: usize,
-    /// Whether the nodes that have waited for long are known.
+    /// Whether the long-waiting nodes are known.
     pub is_diagnosed: bool,
-    /// The nodes that have waited for long, longest wait first, or the reason why it is not known to initialize nodes.
+    /// The long-waiting nodes, longest wait first, or the reason why it is not known to initialize nodes.
     pub waiting: Result<Vec<Waiting>, NotInitializing>,
 }
 
-/// Why a `CloudControllerManager` is not known to initialize nodes.
+/// The reason why a `CloudControllerManager` is not known to initialize nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotInitializing {
     ControllerOff,
     Removed,
-    /// Its spec cannot be read, or its provider is not known.
+    /// The spec cannot be read, or the provider is unknown.
     BadInput,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GuardStatus {
-    /// The nodes that may be deleted, and the ones that wait.
+    /// The nodes that may be deleted, and the waiting nodes.
     pub deletion: Deletion,
-    /// Status, reason and message of `NodeDeletionSafe`; `None` if the condition stays.
+    /// Status, reason and message of `NodeDeletionSafe`; `None` if the condition does not change.
     pub is_safe: Option<(&'static str, &'static str, String)>,
 }
 
@@ -108,25 +108,25 @@ pub(crate) struct GuardStatus {
 #[derive(Clone, Debug)]
 pub(crate) struct Input<'a> {
     pub generation: i64,
-    /// The result of the validation of its inputs; `None` before these have been read.
+    /// The result of validating its inputs; `None` before the inputs have been read.
     pub validation: Option<&'a Validation>,
-    /// The version and the distribution of the cluster; `None` while they are not known.
+    /// The cluster's version and distribution; `None` while they are unknown.
     pub cluster: Option<&'a cluster::Cluster>,
     pub outcome: &'a Outcome,
-    /// The checks before its first installation; `None` if this process has not made them.
+    /// The checks before its first installation; `None` if this process has not run them.
     pub preflight: Option<&'a [Row]>,
-    /// The pods of its workload; `None` while these have not been seen.
+    /// The pods of its workload; `None` until they have been seen.
     pub workload: Option<Workload>,
-    /// The initialization of the nodes; `None` while the nodes have not been seen.
+    /// The node initialization; `None` until the nodes have been seen.
     pub nodes: Option<&'a Initialization>,
     pub gone_nodes: &'a BTreeSet<String>,
-    /// The decision of its guard of nodes; `None` before the first one.
+    /// The decision of its node guard; `None` before the first decision.
     pub guard: Option<&'a GuardStatus>,
     pub remarks: &'a str,
     pub now: &'a str,
 }
 
-/// The pods of a live workload, by its kind.
+/// Counts the pods of a live workload of this kind.
 pub(crate) fn workload(kind: &str, live: &Value) -> Workload {
     let number = |pointer: &str| live.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     let (desired, ready) = if kind == "DaemonSet" {
@@ -141,19 +141,19 @@ pub(crate) fn workload(kind: &str, live: &Value) -> Workload {
     }
 }
 
-/// The fields of the status of a live object that the operator writes.
+/// Reads the operator's own fields from a live object's status.
 pub(crate) fn of(live: &Value) -> Status {
     let mut status = Status::deserialize(&live["status"]).unwrap_or_default();
     status.conditions.retain(|one| CONDITIONS.contains(&one.type_.as_str()));
     status
 }
 
-/// The conditions of kstatus, which share a reason and a message.
+/// The kstatus conditions, which share a reason and a message.
 struct Summary {
     ready: &'static str,
     reason: &'static str,
     message: String,
-    /// The other condition that is true, `Reconciling` or `Stalled`.
+    /// The other true condition, `Reconciling` or `Stalled`.
     abnormal: Option<&'static str>,
 }
 
@@ -198,7 +198,7 @@ impl Summary {
         }
     }
 
-    /// The summary once all objects are as planned.
+    /// Returns the summary once all objects are as planned.
     fn of_pods(input: &Input, Workload { kind, desired, ready }: &Workload) -> Self {
         if *desired == 0 {
             return Self::new("False", "NoPods", format!("the {kind} runs no pods: no node fits"));
@@ -214,8 +214,8 @@ impl Summary {
     }
 }
 
-/// The next status. A field whose value is not known stays as in the previous status, so that a start of the operator does not change it
-/// back and forth.
+/// Returns the next status. A field with an unknown value keeps its previous value, so that it does not change back and forth when
+/// the operator starts.
 pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let Input { generation, validation, cluster, nodes, gone_nodes, guard, now, .. } = input;
     let workload = input.workload.as_ref().unwrap_or(&previous.workload);
@@ -240,13 +240,13 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     };
     let of_input = |type_: &str, row: Option<&Row>| {
         let Some(row) = row else {
-            // The previous condition keeps the generation that it was observed for.
+            // The previous condition keeps its observed generation.
             let unread = || condition(type_, "Unknown", "NotChecked", "the inputs have not been read yet");
             return before(type_).cloned().unwrap_or_else(unread);
         };
         let status = match row.result {
             CheckResult::Passed => "True",
-            // An ignored field does no harm. A version without an image of its own may.
+            // An ignored field is harmless. A version without its own image may not be.
             CheckResult::Warned if row.check == Check::Configuration => "True",
             CheckResult::Warned | CheckResult::Refused => "False",
             CheckResult::NotChecked => "Unknown",
@@ -305,7 +305,7 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     }
 }
 
-/// The provider. Its origin stays as long as objects may be left, so that no other provider with the same name takes them over.
+/// Returns the provider. Keeps its origin while objects may remain, so that no other provider with the same name takes them over.
 fn provider(previous: &Status, input: &Input) -> Provider {
     let Some(validation) = input.validation else { return previous.provider.clone() };
     let origin = match (&validation.origin, input.outcome) {
@@ -324,7 +324,7 @@ fn provider(previous: &Status, input: &Input) -> Provider {
     }
 }
 
-/// Status, reason and message of `NodesInitialized`.
+/// Returns the status, reason and message of `NodesInitialized`.
 fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String) {
     match nodes.waiting.as_deref() {
         Err(NotInitializing::ControllerOff) => {

@@ -1,7 +1,7 @@
 //! The status of the ClusterOperator (pure).
 //!
-//! Computes the next status from an outcome and the previous status. The same state always gives the same text, and the time of a
-//! transition changes only with its status, so that a write never causes another write.
+//! Computes the next status from an outcome and the previous status. The same state always results in the same text, and a transition
+//! time changes only with its status, so that a write never causes another write.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,10 +18,10 @@ pub static KIND: Kind = object::kind("config.openshift.io", "v1", "ClusterOperat
 /// The ClusterOperator's name.
 pub const NAME: &str = "cloud-controller-manager";
 
-/// A condition that old versions have written and that nothing reads.
+/// A condition of old versions that is never read.
 const OBSOLETE_CONDITION: &str = "CloudControllerOwner";
 
-/// The one operand whose version is reported.
+/// The only operand whose version is reported.
 const OPERAND: &str = "operator";
 
 const AVAILABLE: &str = "Available";
@@ -29,7 +29,7 @@ const PROGRESSING: &str = "Progressing";
 const DEGRADED: &str = "Degraded";
 const UPGRADEABLE: &str = "Upgradeable";
 
-/// Every reported condition, in the order of the screen.
+/// Every reported condition, in display order.
 pub static CONDITIONS: [&str; 8] = [
     AVAILABLE,
     PROGRESSING,
@@ -45,10 +45,10 @@ const AS_EXPECTED: &str = "AsExpected";
 const SYNCING: &str = "SyncingResources";
 const SYNCING_FAILED: &str = "SyncingFailed";
 
-/// A config-sync controller, which has two conditions of its own in the ClusterOperator.
+/// A config-sync controller, with its own two conditions in the ClusterOperator.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SyncController {
-    /// The name for people.
+    /// The display name.
     pub name: &'static str,
     /// The name in metrics.
     pub word: &'static str,
@@ -56,7 +56,7 @@ pub struct SyncController {
     degraded: &'static str,
 }
 
-/// Syncs the cloud's configuration.
+/// The controller that syncs the cloud's configuration.
 pub static CLOUD_CONFIG: SyncController = SyncController {
     name: "Cloud Config Controller",
     word: "cloud_config",
@@ -64,16 +64,16 @@ pub static CLOUD_CONFIG: SyncController = SyncController {
     degraded: "CloudConfigControllerDegraded",
 };
 
-/// Merges the certificates that cloud-controller-managers trust.
+/// The controller that merges the certificates that cloud-controller-managers trust.
 pub static TRUSTED_CA: SyncController = SyncController {
     name: "Trusted CA Bundle Controller",
     word: "trusted_ca",
-    // The Go operator doubles the word, and other programs read it.
+    // The Go operator repeats the word `Controller`, and other programs read these names.
     available: "TrustedCABundleControllerControllerAvailable",
     degraded: "TrustedCABundleControllerControllerDegraded",
 };
 
-/// The result of a pass of a config-sync controller: nothing, or the error to report.
+/// The result of a pass of a config-sync controller: success, or the error to report.
 pub type SyncResult = Result<(), String>;
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -106,11 +106,11 @@ pub struct ObjectReference {
     name: String,
 }
 
-/// The fields of the status of a ClusterOperator that are read and written.
+/// The fields of a ClusterOperator's status that the operator reads and writes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// Four conditions of the operator, and two of each config-sync controller.
+    /// Four conditions of the operator, and two per config-sync controller.
     pub(super) conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     versions: Vec<OperandVersion>,
@@ -119,26 +119,26 @@ pub struct Status {
     pub related_objects: Vec<ObjectReference>,
 }
 
-/// The input of the next status besides the outcome.
+/// The inputs of the next status other than the outcome.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
     /// The version of this operator.
     pub version: &'a str,
     /// The objects that must-gather collects.
     pub related_objects: Vec<ObjectReference>,
-    /// Additions to the message of success, such as objects that an administrator has excluded.
+    /// Additions to the success message, such as objects that an administrator has excluded.
     pub remarks: String,
     /// The current time in RFC 3339.
     pub now: &'a str,
 }
 
 impl Status {
-    /// Reads the status of a live ClusterOperator. A malformed one counts as empty.
+    /// Reads the status of a live ClusterOperator. A malformed status counts as empty.
     pub fn of(cluster_operator: &Value) -> Self {
         Self::deserialize(&cluster_operator["status"]).unwrap_or_default()
     }
 
-    /// Adds the missing conditions of the previous status. The writers of a deleted ClusterOperator recreate it one after the other.
+    /// Adds missing parts from the previous status, because the writers recreate a deleted ClusterOperator one after the other.
     #[must_use]
     pub fn completed(mut self, previous: &Self) -> Self {
         let missing = previous.conditions.iter().filter(|condition| self.find(&condition.type_).is_none());
@@ -152,7 +152,7 @@ impl Status {
         self
     }
 
-    /// Whether this version has been reached.
+    /// Whether the status reports this version.
     pub fn is_at(&self, version: &str) -> bool {
         self.version() == Some(version)
     }
@@ -161,7 +161,7 @@ impl Status {
         Some(&self.versions.iter().find(|reached| reached.name == OPERAND)?.version)
     }
 
-    /// The operator's own part of the next status.
+    /// Returns the operator's own part of the next status.
     #[must_use]
     pub fn next(&self, outcome: &Outcome, context: &Context) -> Self {
         let Context { version, related_objects, remarks, now } = context;
@@ -171,7 +171,7 @@ impl Status {
             let message = format!("Cluster Cloud Controller Manager Operator is available at {version}{remarks}");
             condition(AVAILABLE, "True", AS_EXPECTED, &message)
         };
-        // The message about an earlier plan may be out of date.
+        // The previous message is about an earlier plan and may be outdated.
         let kept_available = || match self.version().filter(|_| self.find_true(AVAILABLE).is_some()) {
             Some(reached) => available_at(reached, remarks),
             None => self.kept(condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet")),
@@ -205,8 +205,8 @@ impl Status {
         Self { conditions, versions, related_objects: related_objects.clone() }
     }
 
-    /// The part of the next status that these controllers report. A controller without a result keeps its conditions, because an apply
-    /// removes the conditions that it leaves out.
+    /// Returns the part of the next status that these controllers report. A controller without a result keeps its conditions, because an
+    /// apply removes omitted conditions.
     #[must_use]
     pub fn next_of(&self, results: &[(&SyncController, Option<&SyncResult>)], now: &str) -> Self {
         let conditions = results.iter().flat_map(|(controller, result)| match result {
@@ -221,7 +221,7 @@ impl Status {
         let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
         let conditions = if let Err(error) = result {
             let nothing_yet = format!("{name} has synced nothing yet");
-            // Objects that were synced once still exist: the controller is available with the last good input.
+            // Objects that were synced before still exist: the controller is available with the last valid input.
             let available = self.kept(condition(available, "False", SYNCING_FAILED, &nothing_yet));
             [available, condition(degraded, "True", SYNCING_FAILED, error)]
         } else {
@@ -232,7 +232,7 @@ impl Status {
         conditions.map(Some)
     }
 
-    /// Each condition with its status.
+    /// Returns each condition with its status.
     pub fn states(&self) -> impl Iterator<Item = (&str, &str)> {
         self.conditions.iter().map(|one| (one.type_.as_str(), one.status.as_str()))
     }
@@ -247,7 +247,7 @@ impl Status {
         self.find_true(AVAILABLE).is_some() && self.find_true(DEGRADED).is_none()
     }
 
-    /// The error that a controller reports.
+    /// Returns the error that a controller reports.
     pub fn problem_of(&self, controller: &SyncController) -> Option<&str> {
         Some(&self.find_true(controller.degraded)?.message)
     }
@@ -255,7 +255,7 @@ impl Status {
     /// Whether this live status contains a writer's own part.
     pub fn has(&self, own: &Self) -> bool {
         own.conditions.iter().all(|condition| self.conditions.contains(condition))
-            // The operator owns the versions and the related objects, of which there are always some.
+            // The operator owns the versions and the related objects, and always reports both.
             && (own.related_objects.is_empty()
                 || (self.versions == own.versions && self.related_objects == own.related_objects))
     }
@@ -268,7 +268,7 @@ impl Status {
         self.find(type_).filter(|condition| condition.status == "True")
     }
 
-    /// The previous condition of the same type, or this one if there is none.
+    /// Returns the previous condition of the same type, or `otherwise` if there is none.
     fn kept(&self, otherwise: Condition) -> Condition {
         self.find(&otherwise.type_).cloned().unwrap_or(otherwise)
     }
@@ -285,8 +285,8 @@ impl Status {
     }
 }
 
-/// The merge patch of the status that removes the obsolete condition, guarded by the resource version; `None` if there
-/// is no such condition. An apply removes only conditions that it owns.
+/// Returns the status merge patch that removes the obsolete condition, guarded by the resource version; `None` if there
+/// is no such condition. A patch is needed because an apply removes only conditions that its manager owns.
 pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     let conditions = cluster_operator["status"]["conditions"].as_array()?;
     let (obsolete, kept): (Vec<_>, Vec<_>) =
@@ -299,8 +299,8 @@ pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     })
 }
 
-/// The objects that must-gather collects: both namespaces, the ClusterOperator, every applied object, and the kept objects of an earlier
-/// plan.
+/// Returns the objects that must-gather collects: both namespaces, the ClusterOperator, every applied object, and the kept objects of
+/// an earlier plan.
 pub fn related_objects<'a>(
     own_namespace: &str,
     managed_namespace: &str,

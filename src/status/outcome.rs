@@ -5,23 +5,23 @@ use crate::{apply::settled::Settled, object::Key};
 /// The outcome of a pass for one member of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// No provider serves the cluster. Holds the reason, for people.
+    /// No provider serves the cluster. Holds the reason as text.
     Nothing(String),
-    /// An input is bad. Nothing is changed until it is fixed.
+    /// An input is invalid. Nothing is changed until it is fixed.
     BadInput,
-    /// A check before the first installation refuses it, and nothing is created. Holds the check and its fix.
+    /// A check before the first installation failed, and nothing is created. Holds the check and its fix.
     Refused(String),
-    /// The administrator has paused the management, and nothing is changed.
+    /// The administrator has paused management, and nothing is changed.
     Paused,
-    /// Its objects are being deleted. Holds the objects that are left.
+    /// The member's objects are being deleted. Holds the remaining objects.
     Removing(Vec<String>),
-    /// All its objects are deleted.
+    /// All objects of the member are deleted.
     Removed,
-    /// The pass has failed with an error that is reported.
+    /// The pass failed. The error is reported.
     Failed {
-        /// The error with its causes, in one line.
+        /// The error with its causes, on one line.
         error: String,
-        /// Whether a retry is of no use.
+        /// Whether a retry is useless.
         is_terminal: bool,
     },
     /// All objects are applied, and some workloads are being rolled out.
@@ -30,32 +30,32 @@ pub enum Outcome {
         settled: Settled,
         /// The workloads that are being rolled out.
         rollouts: Vec<Key>,
-        /// The nodes that may hold up the rollouts, for people, once these take long.
+        /// The nodes that may delay the rollouts, as text; empty until they take long.
         nodes: String,
     },
-    /// All objects are applied, and a rollout does not end. Holds the reason.
+    /// All objects are applied, and a rollout is stuck. Holds the reason.
     Stuck(Settled, String),
     /// All objects are applied, and all workloads run.
     Applied(Settled),
 }
 
-/// The names of objects, for people.
+/// Lists the names of objects as text.
 pub fn names(objects: &[Key]) -> String {
     objects.iter().map(Key::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Outcome {
-    /// A failure that may pass by itself.
+    /// Returns a failure that a retry may fix.
     pub fn failed(error: String) -> Self {
         Self::Failed { error, is_terminal: false }
     }
 
-    /// Whether there is nothing left to do, and no problem.
+    /// Whether nothing is left to do and there is no problem.
     pub fn is_well(&self) -> bool {
         matches!(self, Self::Nothing(_) | Self::Paused | Self::Removed | Self::Applied(_))
     }
 
-    /// The problem, unless it is one of the inputs. A rollout that takes long while nodes may hold it up counts as a problem.
+    /// Returns the problem, unless an input is invalid. A long rollout that nodes may delay counts as a problem.
     pub fn problem(&self) -> Option<String> {
         match self {
             Self::Refused(error) | Self::Failed { error, .. } | Self::Stuck(_, error) => Some(error.clone()),
@@ -66,7 +66,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome in one line, for the log.
+    /// Describes the outcome on one line, for the log.
     pub fn summary(&self) -> String {
         match self {
             Self::Nothing(why) => format!("nothing is to be applied: {why}"),
@@ -82,7 +82,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a rollout has not ended.
+    /// Whether a rollout is not done.
     pub fn is_rollout(&self) -> bool {
         matches!(self, Self::RollingOut { .. } | Self::Stuck(..))
     }

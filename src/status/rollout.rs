@@ -1,7 +1,7 @@
 //! The state of a workload's rollout (pure).
 //!
-//! It is computed from the workload's own status, by the rules of OpenShift's other operators: reboots and changes of nodes are no
-//! rollout.
+//! The state is computed from the workload's own status, by the same rules as in OpenShift's other operators: node reboots and node
+//! changes are not rollouts.
 
 use serde_json::Value;
 
@@ -12,14 +12,14 @@ pub(crate) enum Rollout {
     /// The applied object runs, or has nothing to run.
     Done,
     Progressing,
-    /// The rollout waits for an action: the controller of the workload has given up waiting, or finalizers keep an object that is being
-    /// deleted. The rollout may still succeed.
+    /// The rollout waits for an action: the workload's controller has given up waiting, or finalizers block the deletion of the object.
+    /// The rollout may still succeed.
     Stuck {
         why: String,
     },
 }
 
-/// The rollout of a live object. Objects of other kinds are done.
+/// Returns the rollout of a live object. Other kinds than workloads are done.
 pub(crate) fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
         // The object is recreated once it is deleted.
@@ -55,14 +55,14 @@ fn number(object: &Value, field: &str) -> i64 {
 
 fn daemon_set(object: &Value) -> Rollout {
     let scheduled = number(object, "currentNumberScheduled");
-    // Possibly no node matches the DaemonSet.
+    // No pod is desired if no node matches.
     let is_done = number(object, "desiredNumberScheduled") == 0
         || (scheduled > 0 && number(object, "updatedNumberScheduled") >= scheduled);
     if is_done { Rollout::Done } else { Rollout::Progressing }
 }
 
-/// Whether the rollout of a live object is done except for this many pods. No pod of a Deployment may be missing, because its pods move
-/// to other nodes.
+/// Whether a live object's rollout is done except for at most `pods` pods. No pod of a Deployment may be missing, because its pods
+/// move to other nodes.
 pub(crate) fn is_done_without(object: &Value, pods: usize) -> bool {
     let is_enough = || {
         let (scheduled, updated) = (number(object, "currentNumberScheduled"), number(object, "updatedNumberScheduled"));

@@ -1,7 +1,7 @@
 //! The report of `status` (pure): objects compared with the plan, rollouts and the pods that block them, conditions and
 //! last changes.
 //!
-//! The same findings always give the same report. Times are the cluster's; only [`mod@text`] converts them into ages.
+//! The same findings always result in the same report. It contains the cluster's timestamps; only [`mod@text`] converts them to ages.
 
 pub(super) mod pods;
 pub(crate) mod text;
@@ -24,7 +24,7 @@ use crate::{
     text::mask,
 };
 
-/// The state of a workload whose rollout was done, but which has no ready pod.
+/// The state of a workload that has no ready pod although its rollout was done.
 const UNAVAILABLE: &str = "unavailable";
 
 const LAST_CHANGES: usize = 5;
@@ -32,13 +32,13 @@ const LAST_CHANGES: usize = 5;
 /// The live state of an object; `None` if it does not exist.
 type LiveObject = Option<Value>;
 
-/// The input of the report. Documents that could not be read are `None` and listed in `unread`.
+/// The input of the report. Unreadable documents are `None` and listed in `unread`.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub platform: Option<String>,
     /// The plan, or the reason why there is none.
     pub plan: Option<Result<Plan, String>>,
-    /// Whether the plan has the digests of the configuration that pods mount. Without them workloads are not planned completely.
+    /// Whether the plan has the digests of the mounted configuration. Without them the planned workloads are incomplete.
     pub knows_digests: bool,
     /// The live state of each planned object.
     pub live: Vec<Option<LiveObject>>,
@@ -56,8 +56,8 @@ pub(crate) struct Findings {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StatusReport {
-    /// Whether the ClusterOperator is available and not degraded, an operator keeps it so, and each workload has a ready pod; `None` if
-    /// it cannot be read.
+    /// Whether the ClusterOperator is available and not degraded, an operator is active, and each workload has a ready pod; `None` if the
+    /// ClusterOperator cannot be read.
     pub healthy: Option<bool>,
     operator: OperatorState,
     platform: Option<String>,
@@ -66,7 +66,7 @@ pub(crate) struct StatusReport {
     why: Option<String>,
     version: Option<String>,
     namespace: String,
-    /// The planned objects in their order, then the left-over ones.
+    /// The planned objects in order, then the left-over objects.
     objects: Vec<ObjectState>,
     rollouts: Vec<RolloutState>,
     conditions: Vec<ConditionState>,
@@ -79,12 +79,12 @@ pub(crate) struct StatusReport {
 /// The holder of the operator's lease.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct OperatorState {
-    /// `leading`, `expired` if the holder has not renewed its lease, `absent` if nobody holds it, `unknown` if it could not be
+    /// `leading`, `expired` if the holder has not renewed its lease, `absent` if the lease has no holder, `unknown` if it could not be
     /// read.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
-    /// The last renewal of an expired lease. A valid lease is renewed all the time.
+    /// The last renewal of an expired lease. A valid lease is renewed continuously.
     #[serde(skip_serializing_if = "Option::is_none")]
     renewed: Option<String>,
 }
@@ -106,7 +106,7 @@ impl OperatorState {
         Self { state: "leading", holder, renewed: None }
     }
 
-    /// Whether no operator repairs anything.
+    /// Whether no operator is active.
     fn is_gone(&self) -> bool {
         matches!(self.state, "expired" | "absent")
     }
@@ -118,8 +118,8 @@ struct ObjectState {
     #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
     name: String,
-    /// `as-planned`, `differs`, `missing`, `unknown` if it could not be read, `kept` if it is annotated to be left as it is
-    /// or not to be deleted, `left-over` if it is ours and no longer planned.
+    /// `as-planned`, `differs`, `missing`, `unknown` if it could not be read, `kept` if an annotation excludes it from
+    /// changes or deletion, `left-over` if it is ours and no longer planned.
     state: &'static str,
     created: Option<String>,
 }
@@ -136,7 +136,7 @@ struct RolloutState {
     waits_for: Vec<String>,
 }
 
-/// A condition. It has no status if nobody has reported it.
+/// A condition, without a status if it has not been reported.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct ConditionState {
     #[serde(rename = "type")]
@@ -156,7 +156,7 @@ struct LastChange {
 }
 
 impl StatusReport {
-    /// The report on a cluster with this managed namespace.
+    /// Creates the report on a cluster with this managed namespace.
     pub(crate) fn new(findings: &Findings, namespace: &str) -> Self {
         let (provider, planned, why) = match &findings.plan {
             Some(Ok(Plan::Objects { provider, objects })) => (Some(provider.clone()), &objects[..], None),
@@ -171,7 +171,7 @@ impl StatusReport {
         let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         let rollouts: Vec<_> = live().filter_map(|live| rollout_state(live, findings)).collect();
-        // The conditions are about rollouts, as those of the Go operator are. They do not show pods that fail later.
+        // As in the Go operator, the conditions cover rollouts, but not pods that fail later.
         let is_served = rollouts.iter().all(|rollout| rollout.state != UNAVAILABLE);
         Self {
             healthy: live_status.map(|_| status.is_healthy() && !operator.is_gone() && is_served),
@@ -222,7 +222,7 @@ fn object_state(object: &Value, live: Option<&Value>, state: &'static str) -> Ob
     }
 }
 
-/// The rollout of a workload; `None` for other kinds.
+/// Returns the rollout of a workload; `None` for other kinds.
 fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
     let status = |name: &str| live["status"][name].as_i64().unwrap_or_default();
     let (ready, desired) = match live["kind"].as_str()? {
@@ -252,13 +252,13 @@ fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
     })
 }
 
-/// The known conditions in their order, including those that nobody has reported, and then the others.
+/// Returns the known conditions in order, including unreported ones, then all other conditions.
 fn conditions(reported: &[Condition]) -> Vec<ConditionState> {
     let state = |one: &Condition| ConditionState {
         type_: one.type_.clone(),
         status: Some(one.status.clone()),
         reason: one.reason.clone(),
-        // Another program may have written the condition.
+        // Another client may have written the condition.
         message: mask::message(&one.message),
         since: Some(one.last_transition_time.clone()).filter(|time| !time.is_empty()),
     };
@@ -270,7 +270,7 @@ fn conditions(reported: &[Condition]) -> Vec<ConditionState> {
     known.into_iter().chain(others.map(state)).collect()
 }
 
-/// The last changes, from the managed fields of each object and from events.
+/// Returns the last changes according to each object's managed fields and the events.
 fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> Vec<LastChange> {
     let mut changes = Vec::new();
     for object in live {
@@ -301,7 +301,7 @@ fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> 
     changes
 }
 
-/// The first line of a message, without secrets.
+/// Returns the first line of a message, without secrets.
 fn first_line(message: &Value) -> String {
     let first = message.as_str().and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
     mask::message(first.unwrap_or_default())

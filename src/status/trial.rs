@@ -1,6 +1,6 @@
 //! The result of a trial of a cloud-controller-manager: the output of its pods (pure).
 //!
-//! Texts of pods and Events are masked and made printable here, as soon as they arrive.
+//! Untrusted text from pods and Events is masked and made printable here, as soon as it arrives.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ pub(crate) struct TrialReport {
     /// The number of seconds until the pods were ready, or until the wait ended.
     pub seconds: u64,
     pub pods: Vec<TrialPod>,
-    /// The Events about its objects, newest last.
+    /// The Events about the trial's objects, newest last.
     pub events: Vec<Event>,
     pub left: Vec<Left>,
 }
@@ -109,7 +109,7 @@ impl Container {
         Self { name: text(&live["name"]), state, restarts, log: Vec::new() }
     }
 
-    /// Whether its last output is in the log of its previous start.
+    /// Whether the last output is in the log of the previous run.
     pub(crate) fn has_ended(&self) -> bool {
         self.restarts > 0 && !self.state.starts_with("terminated")
     }
@@ -122,7 +122,7 @@ pub(crate) fn is_ready(workload: &Value, pod: &Value) -> bool {
         && condition(pod, "Ready")["status"] == "True"
 }
 
-/// The last Events about objects whose names contain `end`, oldest first.
+/// Returns the last Events about objects whose names contain `end`, oldest first.
 pub(crate) fn events(live: &[Value], end: &str) -> Vec<Event> {
     let is_about = |event: &&Value| event["involvedObject"]["name"].as_str().is_some_and(|name| name.contains(end));
     let mut about: Vec<_> = live.iter().filter(is_about).collect();
@@ -140,7 +140,7 @@ pub(crate) fn events(live: &[Value], end: &str) -> Vec<Event> {
     about.into_iter().skip(skipped).map(of).collect()
 }
 
-/// A text of another program on one line, sanitized.
+/// Sanitizes untrusted text to one line.
 fn text(value: &Value) -> String {
     value.as_str().map(sanitized).unwrap_or_default()
 }

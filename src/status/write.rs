@@ -1,7 +1,7 @@
 //! Writes the ClusterOperator (IO).
 //!
-//! Each writer has its own field manager and applies its own conditions. Conditions are merged by type, so a writer never changes the
-//! conditions of another one. It writes only if the live status differs.
+//! Each writer has its own field manager and applies its own conditions. Conditions are merged by type, so a writer never changes
+//! another writer's conditions. It writes only if the live status differs.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) use crate::status::cluster_operator::{KIND, NAME};
 const MANIFEST: &str =
     include_str!("../../manifests/0000_26_cloud-controller-manager-operator_60_clusteroperator.yaml");
 
-/// Why the status was not written.
+/// Returns the message for a failed status write.
 pub(crate) fn failure(cause: &Cause) -> String {
     format!("failed to write the status of ClusterOperator {NAME}: {}", chain(cause))
 }
@@ -39,7 +39,7 @@ pub(crate) fn is_needed(live: Option<&Value>, own: &Status, is_well: bool) -> bo
     !Status::of(live).has(own) || (is_well && without_obsolete_condition(live).is_some())
 }
 
-/// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns the longest time of
+/// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns the time limit of
 /// the next write. Returns the object after the writes, or `None` if nothing had to be written.
 pub(crate) async fn write(
     client: &Client,

@@ -1,10 +1,9 @@
 //! Nodes, and the reasons why a cloud-controller-manager does not serve them (pure).
 //!
-//! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails.
-//! So a diagnosis reads, in this order and the cheap ones first, the nodes, the objects of the
-//! cloud-controller-manager, its lease, Events, permissions, and at last its log. The operator's layer `evidence`
-//! reads them from a cluster; this layer only diagnoses what was read. The behavior and texts of the library are those of k8s.io/cloud-provider
-//! v0.36.2.
+//! The API shows that a node waits, but almost never why: k8s.io/cloud-provider emits no Event when an attempt fails. So a diagnosis reads
+//! the sources in order of cost: the nodes, the objects of the cloud-controller-manager, its lease, Events, permissions, and finally its
+//! log. The operator's layer `evidence` reads them from a cluster; this layer only diagnoses them. The expected behavior and messages are
+//! those of k8s.io/cloud-provider v0.36.2.
 
 pub mod cause;
 pub mod diagnose;
@@ -22,5 +21,5 @@ pub mod waiting;
 
 use k8s_openapi::jiff::SignedDuration;
 
-/// The largest difference between the clocks of two machines.
+/// The maximum clock skew between two machines.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(30);

@@ -1,6 +1,6 @@
 //! Masks the secrets of an object in a diff (pure).
 //!
-//! Values are masked before the object is rendered, so that a change of a secret is still visible.
+//! Values are masked before the object is rendered, so that a change to a secret is still visible.
 
 use std::collections::BTreeSet;
 
@@ -37,11 +37,11 @@ pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Val
     (mask(before, &new, "before"), mask(after, &old, "after"))
 }
 
-/// The shortest secret that is looked for in other texts: a shorter one is part of too many words.
+/// The minimum length of a secret to search for in a message: a shorter secret is part of too many words.
 const SHORTEST: usize = 4;
 
-/// The beginning of a message about an object, without the object's secrets, and without their lines and words: admission may quote
-/// a part of what it refuses. What is longer than any message of this program is cut off here, before the work for the rest is done.
+/// Returns the beginning of a message about an object, without the object's secrets and their lines and words: admission may quote
+/// parts of an object that it refuses. A message longer than this program's longest is cut first, to limit the work.
 pub(in crate::apply) fn redacted<'a>(message: &str, objects: impl Iterator<Item = &'a Value>) -> String {
     let mut excerpt = Excerpt::of(message, MOST_OF_A_MESSAGE);
     for object in objects {
@@ -96,7 +96,7 @@ fn each_secret_inside(value: &mut Value, replace: Replace) {
     }
 }
 
-/// Hides the string of a secret's key, or the strings of its list. Objects name their own secrets, as in `secret.secretName`.
+/// Hides the value, or each value of the list, of a secret's key. Nested objects have their own keys, such as `secret.secretName`.
 fn hide(value: &mut Value, replace: Replace) {
     match value {
         Value::String(text) => *text = replace(text),

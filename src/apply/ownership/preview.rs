@@ -1,13 +1,13 @@
-//! The result of an adoption (pure).
+//! Previews the result of an adoption (pure).
 //!
-//! An adoption is two writes, and the API server can dry-run the second one only after the first. So the result of both
-//! is computed here, from the same field sets, and a dry run asks the API server whether it accepts the result.
+//! An adoption needs two writes, and the API server can dry-run the second one only after the first. So this module
+//! computes the result of both from the same field sets, and a dry run checks whether the API server accepts the result.
 
 use serde_json::{Map, Value, json};
 
 use crate::apply::ownership::{find, is_ours, migrate, path_matches};
 
-/// The merge patch with the result of an adoption and an apply, guarded by the resource version.
+/// Returns the merge patch with the result of an adoption and an apply, guarded by the resource version.
 pub fn patch(desired: &Value, live: &Value) -> Value {
     let mut after = live.clone();
     let migrated = migrate(live);
@@ -22,7 +22,7 @@ pub fn patch(desired: &Value, live: &Value) -> Value {
     patch
 }
 
-/// The merge patch (RFC 7386) from the first to the second; `None` if they are equal.
+/// Returns the merge patch (RFC 7386) from the first value to the second; `None` if they are equal.
 fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (before, after) else {
         return (before != after).then(|| after.clone());
@@ -39,7 +39,7 @@ fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Removes the fields that we own and do not want, unless another manager owns them too.
+/// Removes the fields that we own but do not want, unless another manager also owns them.
 fn remove_unwanted(live: &mut Value, fields: &Value, desired: Option<&Value>, others: &[&Value]) {
     for (path, children) in fields.as_object().into_iter().flatten().filter(|(path, _)| *path != ".") {
         let wanted = desired.and_then(|desired| find(desired, path));
@@ -58,9 +58,9 @@ fn remove_unwanted(live: &mut Value, fields: &Value, desired: Option<&Value>, ot
     }
 }
 
-/// Writes the desired fields over the remaining ones. Lists whose items have owners are merged by key, others replaced.
+/// Overwrites the remaining fields with the desired ones. Lists whose items have owners are merged by key; other lists are replaced.
 fn overlay(live: &mut Value, desired: &Value, fields: &Value) {
-    // Owned as a whole, such as a selector.
+    // The value, such as a selector, is owned as a whole.
     let is_whole = fields.as_object().is_some_and(Map::is_empty);
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) if !is_whole => {

@@ -110,7 +110,7 @@ fn a_field_of_others_beside_ours_has_to_be_adopted() {
     let port = json!({"f:spec": {"f:ports": {"k:{\"port\":2,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}});
     add(&mut live, entry("somebody", "Update", port));
     assert_eq!(required_writes(&desired(), &live), RequiredWrites::MigrateThenApply);
-    // Somebody's apply is somebody's wish: it is not migrated.
+    // The apply of another manager is intentional, so it is not migrated.
     live["metadata"]["managedFields"][1]["operation"] = "Apply".into();
     assert_eq!(required_writes(&desired(), &live), RequiredWrites::Nothing);
 }
@@ -223,8 +223,8 @@ fn fields() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever stands in managed fields, looking at it does not panic, and a migration is idempotent: what was migrated
-    /// needs no second migration.
+    /// No content of managed fields causes a panic, and a migration is idempotent: migrated fields need no second
+    /// migration.
     #[test]
     fn migrating_once_is_enough(ours in fields(), theirs in fields(), predecessor in any::<bool>()) {
         let manager = if predecessor { "cluster-controller-manager-operator" } else { "somebody" };

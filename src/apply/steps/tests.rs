@@ -27,7 +27,7 @@ fn with_others() -> Value {
     live(json!([entry("edit", "Update", json!({"f:spec": {"f:y": {}}}))]))
 }
 
-/// Runs the steps with these answers; returns the names of its steps and its end.
+/// Runs the steps with these responses; returns their names and the end.
 fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<String>, End) {
     perform_steps(desired, LiveState::of(seen), answers)
 }
@@ -76,7 +76,7 @@ fn member() -> Object {
     member
 }
 
-/// Runs the steps of an object that no watch shows and that is read as this.
+/// Runs the steps for an object that no watch shows; `live` is the result of its read.
 fn read_first(live: Value, answers: Vec<Answer>) -> (String, End) {
     let (steps, end) = perform_steps(&member(), LiveState::Unknown, [vec![object(live)], answers].concat());
     (steps.join(" "), end)
@@ -124,13 +124,13 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
     let theirs = live(json!([entry("kubectl", "Update", json!({"f:spec": {"f:type": {}}}))]));
     let of_others = || End::NotOwned("kubectl".into());
     assert_eq!(run(LiveState::Unknown, vec![object(theirs.clone())]), (1, of_others()));
-    // Neither our label nor the wish to be left alone makes it ours.
+    // Neither our label nor the annotation against changes makes the object ours.
     let mut labeled = theirs.clone();
     labeled["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
     labeled["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
     assert_eq!(run(LiveState::Seen(&labeled), vec![]), (0, of_others()));
     assert_eq!(run(LiveState::Unknown, vec![object(labeled)]), (1, of_others()));
-    // One of ours that has lost its label.
+    // An object of ours that has lost its label.
     assert_eq!(run(LiveState::Unknown, vec![object(ours()), object(ours())]), (2, End::Applied(ours())));
     let mut wiped = live(json!([]));
     assert_eq!(run(LiveState::Unknown, vec![object(wiped.clone())]).1, End::NotOwned("another manager".into()));
@@ -143,11 +143,11 @@ fn other_managers_fields_are_migrated_once() {
     let service = desired("Service");
     let migrated = (vec!["Migrate".into(), "Apply".into()], End::Applied(with_others()));
     assert_eq!(run(&service, Some(&with_others()), vec![Ok(None), object(with_others())]), migrated);
-    // Not seen: only the answer to the apply shows them.
+    // Unseen: only the response to the apply shows other managers' fields.
     let answers = vec![object(with_others()), Ok(None), object(ours())];
     let (steps, end) = run(&service, None, answers);
     assert_eq!((steps.join(" "), end), ("Apply Migrate Apply".into(), End::Applied(ours())));
-    // Wiped: only the server knows the owners.
+    // Wiped: only the API server knows the owners.
     let (steps, _) = run(&service, Some(&live(json!([]))), vec![object(with_others()), Ok(None), object(ours())]);
     assert_eq!(steps.join(" "), "Probe Migrate Apply");
 }
@@ -189,7 +189,7 @@ fn nothing_is_deleted_before_its_temporary_object_is_accepted() {
     let (steps, end) = run(&desired("Service"), Some(&changed), refused);
     assert_eq!((steps.join(" "), end), ("Apply Read ApplyTemporary".into(), End::Refused));
 
-    // The same for an object that was not seen, with one read.
+    // The same for an unseen object, with one read.
     let answers = vec![immutable(), object(changed.clone()), object(ours()), Ok(None), object(ours())];
     assert_eq!(run(&desired("Service"), None, answers).0.join(" "), "Apply Read ApplyTemporary Delete Apply");
 }

@@ -1,5 +1,4 @@
-//! Programs of others: node managers, pods that are being deleted, locations that were not read, and the names of
-//! bindings.
+//! Foreign programs: node managers, pods that are being deleted, unread locations, and the names of bindings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +22,7 @@ fn row(fixture: &Fixture, check: Check) -> Row {
     fixture.rows().into_iter().find(|row| row.check == check).unwrap()
 }
 
-/// A pod of the node manager that Azure publishes, for machines with this operating system.
+/// Returns a pod of the node manager that Azure publishes for this operating system.
 fn published(system: &str) -> Option<ObservedPod> {
     let container = json!({
         "name": "cloud-node-manager", "image": "mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.28.0",
@@ -40,7 +39,7 @@ fn published(system: &str) -> Option<ObservedPod> {
     ObservedPod::of(&live, &embedded::catalog().unwrap())
 }
 
-/// A pod of the node manager of the `CloudControllerManager` of this name.
+/// Returns a node manager pod of the `CloudControllerManager` with this name.
 fn of_ccm(name: &str) -> ObservedPod {
     let label = |key: &str, value: &str| (format!("app.kubernetes.io/{key}"), value.to_owned());
     let labels = BTreeMap::from([label("name", "azure-cloud-node-manager"), label("instance", name)]);
@@ -86,7 +85,7 @@ fn a_node_manager_hides_no_leader_on_its_node() {
 fn a_pod_that_is_being_deleted_may_act_as_long_as_its_kubelet_reports() {
     for (status, lacks_network, expected) in [
         ("True", false, CheckResult::Refused),
-        // Only pods with a network of their own wait for that.
+        // Only pods on the pod network wait for the network plugin.
         ("False", true, CheckResult::Refused),
         ("False", false, CheckResult::Refused),
         ("Unknown", false, CheckResult::Warned),

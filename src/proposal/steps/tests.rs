@@ -56,7 +56,7 @@ fn what_others_have_written_is_no_part_of_the_shell() {
         let InitSteps { next, back, clean_up } = situation.migration(&all, &permissions);
         for command in commands(&next).into_iter().chain(commands(&back)).chain(commands(&clean_up)) {
             assert!(!command.contains('\n'), "{command}");
-            // Outside of quotes there is none of it.
+            // The untrusted text occurs only in quotes.
             let bare: String = command.split('\'').step_by(2).collect();
             assert!(!bare.contains("curl") && !bare.contains(['|', ';']), "{command}");
         }

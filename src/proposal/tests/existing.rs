@@ -84,7 +84,7 @@ fn values_of_secrets_are_in_no_migration_result_and_a_manifest_with_one_says_so(
     assert!(proposed.has_secrets() && proposed.migration_results[0].result == Handling::ToDo);
 }
 
-/// What clouds publish is known by its image, whatever it is called.
+/// Published programs are recognized by their images, regardless of their names.
 #[test]
 fn a_published_node_manager_is_found_beside_the_cloud_controller_manager() {
     let image = "mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.28.0";

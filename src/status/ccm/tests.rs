@@ -34,7 +34,7 @@ fn pods(desired: u32, ready: u32) -> Workload {
     Workload { kind: "Deployment".into(), desired, ready }
 }
 
-/// The input of a status, without the guard, the checks and the nodes.
+/// Returns the input of a status without the guard, the checks and the nodes.
 fn input<'a>(
     validation: &'a Validation,
     outcome: &'a Outcome,
@@ -61,7 +61,7 @@ fn status(previous: &Status, validation: &Validation, outcome: &Outcome, workloa
     next(previous, &input(validation, outcome, workload, &BTreeSet::new(), now))
 }
 
-/// Type, status and reason of each condition.
+/// Returns the type, status and reason of each condition.
 fn conditions(outcome: &Outcome, workload: Workload) -> Vec<String> {
     let status = status(&Status::default(), &validation(), outcome, workload, "1");
     status.conditions.iter().map(|one| format!("{}={} {}", one.type_, one.status, one.reason)).collect()
@@ -167,7 +167,7 @@ fn nodes_that_wait_are_counted_by_their_reasons() {
         Some(&Initialization { total: 50, uninitialized: 0, is_diagnosed: true, waiting: Ok(Vec::new()) }),
     );
     assert_eq!((shown(&done).as_str(), done.nodes.waiting.len()), ("NodesInitialized=True Initialized: ", 0));
-    // After a start, until somebody has asked why.
+    // After a start, before the first diagnosis.
     let unknown = Initialization { total: 51, uninitialized: 41, is_diagnosed: false, waiting: Ok(Vec::new()) };
     let started = after(&stuck, Some(&unknown));
     assert_eq!(

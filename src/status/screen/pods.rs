@@ -1,6 +1,6 @@
 //! The reason why a pod is not ready (pure).
 //!
-//! It is for people only: the operator itself decides about rollouts by the workload's status ([`crate::status::rollout`]),
+//! The reason is only for people: the operator judges rollouts by the workload's status ([`crate::status::rollout`]),
 //! and watches no pods. Secrets in the last output of a container are masked.
 
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub(in crate::status) fn is_selected(workload: &Value, pod: &Value) -> bool {
     labels.is_some_and(|labels| labels.iter().all(|(name, value)| pod["metadata"]["labels"][name] == *value))
 }
 
-/// The reason why a pod is not ready; `None` if it is ready or has succeeded.
+/// Returns the reason why a pod is not ready; `None` if it is ready or has succeeded.
 pub(in crate::status) fn waits_for(pod: &Value, events: &[Value]) -> Option<String> {
     let why = if pod["metadata"]["deletionTimestamp"].is_string() {
         "is being deleted".to_owned()
@@ -42,7 +42,7 @@ fn unscheduled(pod: &Value) -> Option<String> {
     (scheduled["status"] == "False").then(|| format!("cannot be scheduled: {}", first_line(&scheduled["message"])))
 }
 
-/// A pod that has failed as a whole, such as an evicted one.
+/// Describes a pod that has failed as a whole, such as an evicted pod.
 fn evicted(pod: &Value) -> Option<String> {
     let status = &pod["status"];
     let reason = status["reason"].as_str().filter(|_| status["phase"] == "Failed")?;
@@ -64,7 +64,7 @@ fn of_container(pod: &Value, container: &Value, is_init: bool, events: &[Value])
                 format!("cannot pull the image {} of container {name} ({reason}): {message}", text(&container["image"]))
             }
             "CrashLoopBackOff" => crashed(pod, container, &container["lastState"]["terminated"]),
-            // The kubelet reports the reason in events only.
+            // The kubelet reports the reason only in events.
             "ContainerCreating" | "PodInitializing" | "" => return warning(pod, events),
             reason if message.is_empty() => format!("waits: container {name}: {reason}"),
             reason => format!("waits: container {name}: {reason}: {message}"),
@@ -78,7 +78,7 @@ fn of_container(pod: &Value, container: &Value, is_init: bool, events: &[Value])
     (is_running && !is_init).then(|| format!("is not ready yet: container {name} runs and its probe does not succeed"))
 }
 
-/// A container that has ended: its exit code, its last output, and the command for its log.
+/// Describes a terminated container: its exit code, its last output, and the command for its log.
 fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
     let (name, metadata) = (text(&container["name"]), &pod["metadata"]);
     let cause = match (end["reason"].as_str(), end["exitCode"].as_i64()) {
@@ -99,7 +99,7 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
     )
 }
 
-/// The last line of a termination message, which may come from the log.
+/// Returns the last line of a termination message, which may be from the log.
 fn last_line(message: &Value) -> String {
     let lines = message.as_str().unwrap_or_default().lines().map(str::trim);
     mask::message(lines.rev().find(|line| !line.is_empty()).unwrap_or_default())

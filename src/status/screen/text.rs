@@ -7,12 +7,12 @@ use crate::{
     text::output::{printable, table_within, wrap},
 };
 
-/// The width of the usual terminal.
+/// The usual width of a terminal.
 const WIDTH: usize = 80;
 
 const NO_TIME: &str = "-";
 
-/// The report for people, with ages counted back from `now`.
+/// Formats the report for people, with ages relative to `now`.
 pub(crate) fn screen(report: &StatusReport, now: Timestamp) -> String {
     let mut text = head(report, now);
     let age = |time: Option<&String>| time.map_or_else(|| NO_TIME.to_owned(), |time| age(time, now));
@@ -51,7 +51,7 @@ pub(crate) fn screen(report: &StatusReport, now: Timestamp) -> String {
     printable(&text)
 }
 
-/// The health in words, with the objects that are about to be repaired.
+/// Describes the health, with the number of objects that differ from the plan.
 fn health(report: &StatusReport) -> String {
     let waiting = report.objects.iter().filter(|object| matches!(object.state, "missing" | "differs")).count();
     match (report.healthy, waiting) {
@@ -96,12 +96,12 @@ fn head(report: &StatusReport, now: Timestamp) -> String {
     text
 }
 
-/// A table of this width behind an empty line, if it has rows.
+/// Formats an empty line and a table of this width; empty without rows.
 pub(in crate::status) fn section<const N: usize>(width: usize, titles: [&str; N], rows: &[[String; N]]) -> String {
     if rows.is_empty() { String::new() } else { format!("\n{}", table_within(width, titles, rows)) }
 }
 
-/// The message if there is one, else the reason.
+/// Describes a condition by its message or, without one, by its reason.
 fn condition_words(condition: &ConditionState) -> String {
     let ConditionState { type_, reason, message, .. } = condition;
     match (message.as_str(), reason.as_str()) {
@@ -111,7 +111,7 @@ fn condition_words(condition: &ConditionState) -> String {
     }
 }
 
-/// The time since then in the largest unit.
+/// Returns the elapsed time in its largest unit.
 pub(crate) fn age(time: &str, now: Timestamp) -> String {
     let Ok(time) = time.parse::<Timestamp>() else { return NO_TIME.to_owned() };
     let seconds = now.as_second().saturating_sub(time.as_second()).max(0);

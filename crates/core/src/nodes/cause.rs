@@ -2,7 +2,7 @@
 
 use crate::nodes::{log::misses_api_server, reason::Reason};
 
-/// Words in lower case that tell a reason. The first row that fits decides: the rows that say most stand first.
+/// Lowercase text parts that identify a reason. The first matching row decides, so the most specific rows come first.
 pub(super) const SIGNS: &[(Reason, &[&str])] = &[
     (
         Reason::AdmissionDenied,
@@ -174,26 +174,26 @@ pub(super) const SIGNS: &[(Reason, &[&str])] = &[
     ),
 ];
 
-/// The reason that a text of others tells.
+/// Returns the reason that untrusted text shows.
 pub fn of(text: &str) -> Option<Reason> {
     let lower = text.to_lowercase();
     let fits = |(_, words): &&(Reason, &[&str])| words.iter().any(|words| lower.contains(words));
     SIGNS.iter().find(fits).map(|(reason, _)| *reason)
 }
 
-/// The cause of a failed attempt, recognized by the error of the cloud-controller-manager.
+/// Returns the reason for a failed attempt, according to the error of the cloud-controller-manager.
 pub fn of_attempt(error: &str) -> Reason {
-    // The answer of the API server; a cloud's has words before it.
+    // Only the API server responds with this word alone; a cloud adds words before it.
     if error == "Unauthorized" {
         return Reason::Forbidden;
     }
     if misses_api_server(error) {
         return Reason::ApiServerUnreachable;
     }
-    // The name of a node may be any words.
+    // A node name may contain any words.
     let named = error.strip_prefix("failed to get instance metadata for node ").and_then(|rest| rest.split_once(": "));
     let error = named.map_or(error, |(_, error)| error);
-    // A cloud with the older interface is asked twice, first with a providerID, which a node that waits does not have.
+    // A cloud with the older interface gets two requests. The first one has a providerID, which a waiting node lacks.
     let by_name = error.split_once(", and error by node name: ").and_then(|(_, by_name)| of(by_name));
     by_name.or_else(|| of(error)).unwrap_or(Reason::CauseUnknown)
 }
@@ -202,7 +202,7 @@ pub fn of_attempt(error: &str) -> Reason {
 mod tests {
     use super::*;
 
-    /// Errors of clouds, as their libraries write them.
+    /// Errors of clouds, in the wording of their libraries.
     const ERRORS: &[(&str, Reason)] = &[
         // AWS.
         (

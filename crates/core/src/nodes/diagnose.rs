@@ -1,8 +1,6 @@
-//! Finds out why nodes wait, or are about to be deleted (pure).
+//! Finds out why nodes wait or are about to be deleted (pure).
 //!
-//! The part that is the same for all nodes of a cloud-controller-manager is diagnosed once. For each node the questions
-//! are ordered by their cost: its own fields, then the objects of its cloud-controller-manager, the lease, a comparison
-//! with other nodes, Events, permissions, and at last the log.
+//! The part that all nodes of a cloud-controller-manager share is diagnosed once. For each node the checks are ordered by their cost.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,8 +31,8 @@ mod events;
 mod fields;
 mod pods;
 
-/// What was found about every node, and about those that were deleted. A healthy node has no finding; one that waits longer than
-/// an attempt takes has at least one.
+/// Returns the diagnosis of every node, including deleted nodes. A healthy node has no finding; a node that waits longer than an
+/// attempt takes has at least one.
 pub fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
     let mut ccms: Vec<DiagnosedCcm> = evidence.ccms.iter().map(|ccm| DiagnosedCcm::of(ccm, evidence)).collect();
     let owners: Vec<Owners> = evidence.nodes.iter().map(|node| Owners::of(node, &ccms)).collect();
@@ -52,18 +50,18 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
     present.chain(cluster.deleted()).collect()
 }
 
-/// Everything that a node is diagnosed by.
+/// The input of the diagnosis of one node.
 struct DiagnosedCluster<'a> {
     evidence: &'a Evidence,
     ccms: Vec<DiagnosedCcm<'a>>,
     events: HashMap<&'a str, Vec<&'a NodeEvent>>,
-    /// Whether any node has a subnet for pods, so that something allocates them.
+    /// Whether any node has a subnet for pods, so some controller allocates them.
     has_pod_cidrs: bool,
 }
 
 /// The owners of a node.
 struct Owners {
-    /// The cloud-controller-managers by their indexes: without a providerID it may be the node of each one.
+    /// The indexes of the cloud-controller-managers. A node without a providerID may belong to any of them.
     ccms: Vec<usize>,
     /// Whether the providerID belongs to none of the clouds.
     is_of_other_cloud: bool,
@@ -74,7 +72,7 @@ impl Owners {
         let all = |fits: &dyn Fn(&DiagnosedCcm) -> bool| -> Vec<usize> {
             ccms.iter().enumerate().filter(|(_, ccm)| fits(ccm)).map(|(index, _)| index).collect()
         };
-        // It is of no cloud.
+        // The node belongs to no cloud.
         if !node.may_wait() && node.provider_id.is_empty() {
             return Self { ccms: Vec::new(), is_of_other_cloud: false };
         }
@@ -91,7 +89,7 @@ impl Owners {
     }
 }
 
-/// The diagnosis of a node while it is made.
+/// The unfinished diagnosis of a node.
 #[derive(Default)]
 struct NodeResult {
     findings: Vec<Finding>,
@@ -109,7 +107,7 @@ impl NodeResult {
         self.findings.iter().any(|finding| finding.reason == reason)
     }
 
-    /// Whether a finding tells why the node waits. One that ranks below [`Reason::CauseUnknown`] only goes with the cause.
+    /// Whether a finding explains why the node waits. A finding that ranks below [`Reason::CauseUnknown`] only accompanies the cause.
     fn has_explanation(&self) -> bool {
         self.findings.iter().any(|finding| finding.reason.rank() <= Reason::CauseUnknown.rank())
     }
@@ -173,7 +171,7 @@ impl DiagnosedCluster<'_> {
         }
     }
 
-    /// Finds what keeps a cloud-controller-manager from initializing any node.
+    /// Finds the problems that keep a cloud-controller-manager from initializing any node.
     fn check_ccms(&self, node: &Node, ccms: &[&DiagnosedCcm], result: &mut NodeResult) {
         if ccms.is_empty() && !self.evidence.may_have_more_ccms {
             self.check_unknown(node, result);
@@ -181,7 +179,7 @@ impl DiagnosedCluster<'_> {
         for ccm in ccms {
             result.observations.extend(ccm.observations.iter().cloned());
             if ccm.ccm.node_manager.is_some() {
-                // It initializes its own node, and the cloud-controller-manager has no part in that.
+                // A node manager initializes its own node, without the cloud-controller-manager.
                 if let Some(finding) = pods::of_node_manager(ccm, node, self.evidence) {
                     result.find(finding);
                 }
@@ -191,8 +189,8 @@ impl DiagnosedCluster<'_> {
         }
     }
 
-    /// Whether somebody else has installed a cloud-controller-manager, of which there may be nothing but a lease: that of k3s is
-    /// part of its server, and that of a hosted control plane is elsewhere.
+    /// Looks for a cloud-controller-manager that the operator has not installed. Its only sign may be a lease: in k3s it is part of the
+    /// server, and with a hosted control plane it runs elsewhere.
     fn check_unknown(&self, node: &Node, result: &mut NodeResult) {
         let pods = || self.evidence.other_pods.iter().flatten();
         let names: Vec<String> = pods().map(Pod::key).collect();
@@ -225,7 +223,7 @@ impl DiagnosedCluster<'_> {
         }
     }
 
-    /// A node waits for a reason, even if that is not known.
+    /// Ensures that a waiting node has a reason, even if the cause is unknown.
     fn conclude(&self, node: &Node, ccms: &[&DiagnosedCcm], result: &mut NodeResult) {
         let unseen = self.evidence.unseen.iter().map(|unseen| Observation {
             what: unseen.what.clone(),
@@ -272,7 +270,7 @@ impl DiagnosedCluster<'_> {
     }
 }
 
-/// A finding. Its cause must be in words of our own; names in it are of others.
+/// Returns a finding. The cause must not contain untrusted text except names.
 #[allow(clippy::needless_pass_by_value, reason = "most causes are put together for it")]
 fn found(reason: Reason, evidence: &str, cause: String) -> Finding {
     Finding { reason, evidence: clean(evidence), cause: clean(&cause), fix: reason.fix().to_owned() }
@@ -283,7 +281,7 @@ fn is_young(created: &str, evidence: &Evidence) -> bool {
     age(created, evidence.now).is_some_and(|age| age < ATTEMPT_GRACE)
 }
 
-/// The age of an object that was created at this time; zero if that is in the future.
+/// Returns the age of an object by its creation time; zero if it is in the future.
 fn age(created: &str, now: Timestamp) -> Option<Duration> {
     Some(now.duration_since(created.parse().ok()?).try_into().unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! The input of a diagnosis (pure): the nodes of a cluster, and the state of its cloud-controller-managers.
 //!
-//! Everything that could not be read is `None`, and is listed in [`Evidence::unseen`]. Texts of others (logs, messages
-//! of the API server and of kubelets) are masked and free of control characters as soon as they are here.
+//! A source that could not be read is `None`, and is listed in [`Evidence::unseen`]. Untrusted text (logs, messages of
+//! the API server and of kubelets) is already masked and free of control characters here.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,122 +15,122 @@ use crate::{
 /// The evidence of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// The time of reading.
+    /// The time when the evidence was read.
     pub now: Timestamp,
-    /// Whether this is known to be OpenShift, where a cloud-controller-manager needs no `CloudControllerManager`.
+    /// Whether the cluster is known to be OpenShift, where a cloud-controller-manager needs no `CloudControllerManager`.
     pub has_infrastructure: bool,
     /// Every node.
     pub nodes: Vec<Node>,
-    /// The cloud-controller-managers that the operator has, or should have, installed.
+    /// The cloud-controller-managers that the operator has installed or should have installed.
     pub ccms: Vec<CcmEvidence>,
-    /// Whether other cloud-controller-managers may exist that could not be looked for.
+    /// Whether further cloud-controller-managers may exist, because the search for them failed.
     pub may_have_more_ccms: bool,
-    /// Pods of other cloud-controller-managers, by their images and names; `None` if they may not be listed.
+    /// Pods of other cloud-controller-managers, found by image and name; `None` if they may not be listed.
     pub other_pods: Option<Vec<Pod>>,
     /// Every lease whose name contains `cloud-controller-manager`; `None` if leases may not be listed.
     pub leases: Option<Vec<Lease>>,
     /// Events about nodes; `None` if they may not be listed.
     pub events: Option<Vec<NodeEvent>>,
-    /// The nodes that the status of a `CloudControllerManager` lists as deleted, each with the name of that.
+    /// The nodes that a `CloudControllerManager` lists as deleted in its status, each with the name of that object.
     pub deleted: Vec<(String, Deleted)>,
     /// The sources that could not be read.
     pub unseen: Vec<Unseen>,
 }
 
 impl Evidence {
-    /// Whether the cluster is OpenShift. There no cloud-controller-manager belongs to a `CloudControllerManager`.
+    /// Whether the cluster is OpenShift, where no cloud-controller-manager belongs to a `CloudControllerManager`.
     pub fn is_openshift(&self) -> bool {
         self.has_infrastructure || self.ccms.iter().any(|ccm| ccm.identity.name.is_empty())
     }
 }
 
-/// Something that could not be looked at.
+/// A source that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unseen {
     /// The source, such as `the log of pod kube-system/aws-cloud-controller-manager-x`.
     pub what: String,
-    /// Why it could not be read.
+    /// The reason for the failure.
     pub why: String,
-    /// The command that would show it.
+    /// The command that shows the source.
     pub command: String,
 }
 
-/// What was read, or why it could not be read.
+/// The value, or the reason why it could not be read.
 pub type ReadResult<T> = Result<T, Unseen>;
 
 /// A cloud-controller-manager.
 #[derive(Clone, Debug, Default)]
 pub struct CcmEvidence {
-    /// Where it was looked for.
+    /// The identity.
     pub identity: CcmIdentity,
-    /// Whether the Deployment or DaemonSet exists; `None` if that could not be read.
+    /// Whether the Deployment or DaemonSet exists; `None` if it could not be read.
     pub is_installed: Option<bool>,
-    /// The time when the workload was created, RFC 3339; empty if unknown.
+    /// The creation time of the workload, RFC 3339; empty if unknown.
     pub installed: String,
-    /// Its pods; `None` if they may not be listed.
+    /// The pods; `None` if they may not be listed.
     pub pods: Option<Vec<Pod>>,
-    /// The pods of its node manager, for clouds with one (Azure); `None` without a node manager.
+    /// The pods of the node manager, for clouds with one (Azure); otherwise `None`.
     pub node_manager: Option<Vec<Pod>>,
-    /// Events about its workload and its pods that tell why pods cannot be created or started, such as `FailedCreatePodSandBox`.
+    /// Events about the workload and the pods that show why pods cannot be created or started, such as `FailedCreatePodSandBox`.
     pub pod_events: Vec<String>,
-    /// Permissions that it needs and does not have, such as `update nodes`; `None` if that may not be asked.
+    /// Missing permissions, such as `update nodes`; `None` if the caller may not check them.
     pub missing_permissions: Option<Vec<String>>,
-    /// The last lines of the log of the pod that leads, or of the only one, oldest first; `None` if they may not be read.
+    /// The last log lines of the leader or of the only pod, oldest first; `None` if they may not be read.
     pub log: Option<Vec<String>>,
 }
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// The node that it is on; empty while it is on none.
+    /// The node that the pod runs on; empty while the pod is not scheduled.
     pub node: String,
-    /// Whether the pod uses the network of the host. Then its host name is the name of the node.
+    /// Whether the pod uses the host network. If so, its host name is the name of the node.
     pub is_on_host_network: bool,
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     pub phase: String,
     /// Whether the pod is ready.
     pub is_ready: bool,
-    /// Whether the pod is being deleted. It runs until its kubelet has stopped it.
+    /// Whether the pod is being deleted. The pod runs until its kubelet has stopped it.
     pub is_terminating: bool,
-    /// The time of its creation, RFC 3339.
+    /// The creation time, RFC 3339.
     pub created: String,
-    /// How often its containers were restarted.
+    /// The number of container restarts.
     pub restarts: u32,
-    /// Why a container waits, such as `CrashLoopBackOff`; with the message.
+    /// The reason why a container waits, such as `CrashLoopBackOff`, and the message.
     pub waiting: Option<(String, String)>,
-    /// How the last run of a container ended: its reason and the end of its log.
+    /// The reason why the last run of a container ended, and the end of its log.
     pub terminated: Option<(String, String)>,
-    /// Why it cannot be scheduled, as the scheduler says.
+    /// The scheduler's message if the pod cannot be scheduled.
     pub unschedulable: Option<String>,
-    /// The controllers that its argument `--controllers` turns on; `None` without the argument.
+    /// The controllers that the `--controllers` argument enables; `None` without the argument.
     pub controllers: Option<Vec<Controller>>,
-    /// The lease that its arguments name: `--leader-elect-resource-name`, or the default.
+    /// The name of the lease: `--leader-elect-resource-name`, or the default.
     pub lease_name: String,
 }
 
 impl Pod {
-    /// Its namespace and its name, for people.
+    /// Returns the namespace and the name, for people.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-/// A lease of leader election.
+/// A leader election lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The holder, `<host name>_<uuid>`; empty if there is none.
     pub holder: String,
     /// The time of the last renewal.
     pub renewed: Option<Timestamp>,
-    /// How long it is valid without a renewal, in seconds.
+    /// The validity of the lease without a renewal, in seconds.
     pub duration_seconds: i64,
 }
 
@@ -140,7 +140,7 @@ impl Lease {
         (&self.namespace, &self.name) == (&identity.namespace, &identity.lease_name)
     }
 
-    /// Whether the lease has a holder that still renews it, for clocks that differ by at most this many seconds.
+    /// Whether the lease has a holder that still renews it. The clocks may differ by at most `skew` seconds.
     pub fn is_held(&self, now: Timestamp, skew: i64) -> bool {
         let age = |renewed| now.duration_since(renewed).as_secs();
         let is_renewed = |renewed| age(renewed) <= self.duration_seconds + skew;
@@ -154,14 +154,14 @@ impl Lease {
 pub struct NodeEvent {
     /// The name of the node.
     pub node: String,
-    /// The unique id of the node that it is about; some components write the name instead.
+    /// The unique id of the node; some components write the name instead.
     pub uid: String,
-    /// Its reason, such as `DeletingNodeFailed`.
+    /// The reason, such as `DeletingNodeFailed`.
     pub reason: String,
-    /// The component that reports it.
+    /// The reporting component.
     pub component: String,
-    /// Its message.
+    /// The message.
     pub message: String,
-    /// When it was last repeated.
+    /// The time of the last repetition.
     pub last: Option<Timestamp>,
 }

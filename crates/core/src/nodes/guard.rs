@@ -1,9 +1,9 @@
 //! The nodes that a cloud-controller-manager may delete (pure).
 //!
-//! A cloud-controller-manager with the wrong account, region or credentials treats every machine as gone, and deletes
-//! each node that is not ready within seconds. So it gets the permission to delete a node only if the node has not been
-//! ready for long, the cloud-controller-manager has recently tried to delete it, and nothing shows another cause.
-//! Events are hints that anybody may write: each rule has to hold by itself, and no Event alone confirms a node.
+//! A cloud-controller-manager with the wrong account, region or credentials treats every machine as gone, and within
+//! seconds deletes each node that is not ready. So it gets the permission to delete a node only if the node has been
+//! unready for long enough, the cloud-controller-manager has recently tried to delete it, and nothing indicates another cause. Any client
+//! may write Events, so they are only hints: each rule must hold by itself, and no Event alone confirms a node.
 
 pub mod leader;
 pub mod lists;
@@ -27,46 +27,46 @@ use crate::{
 };
 pub use why::Why;
 
-/// The reason of the Event with which a cloud-controller-manager reports that it was not let delete a node. The other one of each
-/// try, `DeletingNode`, names nobody.
+/// The reason of the Event in which a cloud-controller-manager reports a refused deletion. The other Event of each attempt, `DeletingNode`,
+/// does not name the cloud-controller-manager.
 pub const REFUSED: &str = "DeletingNodeFailed";
 
-/// The component that reports it.
+/// The component that reports the Event.
 pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 
-/// How long such an Event counts. It is repeated within five minutes at the latest.
+/// The time for which such an Event counts. The Event is repeated at least every five minutes.
 const FRESH: SignedDuration = SignedDuration::from_secs(330);
 
-/// How long a pod of the cloud-controller-manager must have led. What it reads restarts it, so nothing of that has changed
-/// meanwhile; and as this is longer than an Event counts, all Events that count are its own.
+/// The time for which a pod of the cloud-controller-manager must have led. A changed input restarts the pod, so the inputs have not changed
+/// meanwhile. This time is longer than [`FRESH`], so all Events that count come from this leader.
 const SETTLED: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long deletions count for the limit.
+/// The time for which deletions count toward the limit.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
-/// The most nodes that are confirmed at a time besides those that people have allowed.
+/// The maximum number of nodes that are confirmed at a time, besides the nodes that users have allowed.
 const MOST: usize = 256;
 
-/// The most characters of the list of the policy. The API server takes expressions of 100,000.
+/// The maximum length of the list in the policy. The API server accepts expressions of 100,000 characters.
 const LONGEST_LIST: usize = 90_000;
 
-/// The most prefixes of providerIDs that a message names: clouds have one or two.
+/// The maximum number of providerID prefixes in a message: clouds have one or two.
 const MOST_NAMED: usize = 4;
 
-/// A node in one state: an entry of the list that the policy compares with what is to be deleted. A node that becomes ready, or
-/// is created again, is another entry.
+/// A node in one state: an entry of the list that the policy compares with the object to delete. A node that becomes ready or is recreated
+/// needs a new entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The name of the node.
     pub name: String,
-    /// Its unique id.
+    /// The unique id.
     pub uid: String,
-    /// When its condition `Ready` last changed.
+    /// The time when the `Ready` condition last changed.
     pub since: String,
 }
 
 impl Entry {
-    /// Of a node; `None` if a part of it is not as Kubernetes writes it: the parts stand in an expression of the policy.
+    /// Returns the entry of a node; `None` if a part has an invalid format, because the parts go into an expression of the policy.
     pub fn of(node: &Node) -> Option<Self> {
         let since = &node.ready.as_ref()?.since;
         let is_name = |text: &str, others: &str| {
@@ -79,7 +79,7 @@ impl Entry {
         is_valid.then(|| Self { name: node.name.clone(), uid: node.uid.clone(), since: since.clone() })
     }
 
-    /// The node, in whatever state: `NAME/UID`.
+    /// Returns the node without its state: `NAME/UID`.
     pub fn node(&self) -> String {
         format!("{}/{}", self.name, self.uid)
     }
@@ -102,19 +102,19 @@ pub struct GuardInput<'a> {
     pub events: &'a [NodeEvent],
     /// The user name of the cloud-controller-manager.
     pub user: &'a str,
-    /// The name of its policy.
+    /// The name of the admission policy.
     pub policy: &'a str,
-    /// The prefixes of the providerIDs of its cloud.
+    /// The providerID prefixes of the cloud.
     pub provider_ids: &'a [String],
     /// The settings of the administrator.
     pub settings: &'a NodeDeletion,
-    /// The time since when the leader has led, if it is a pod of the current rollout; else why that is unknown.
+    /// The time when the leader began to lead, if it is a pod of the current rollout; else the reason why the time is unknown.
     pub leads_since: Result<Timestamp, &'a str>,
-    /// Why nothing may be confirmed now, if so.
+    /// The reason why nothing may be confirmed now, if any.
     pub obstacle: Option<&'a str>,
-    /// Why only what people have allowed may be confirmed now, if so.
+    /// The reason why only nodes that users have allowed may be confirmed now, if any.
     pub unsettled: Option<&'a str>,
-    /// The nodes whose deletions count for the limit of an hour.
+    /// The nodes whose deletions count toward the hourly limit.
     pub deleted: &'a [Deleted],
 }
 
@@ -123,28 +123,28 @@ pub struct GuardInput<'a> {
 pub struct Decision {
     /// The nodes that may be deleted.
     pub confirmed: Vec<Entry>,
-    /// The nodes that the cloud-controller-manager would delete, or that people have allowed, and that stay.
+    /// The nodes that stay although the cloud-controller-manager would delete them or users have allowed their deletion.
     pub waiting: Vec<UnconfirmedNode>,
     /// The names of the nodes that the cloud-controller-manager would delete.
     pub asked_for: Vec<String>,
-    /// When time alone may change this.
+    /// The time when the decision may change without another event.
     pub due: Option<Timestamp>,
 }
 
 /// A node that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnconfirmedNode {
-    /// Its name.
+    /// The name.
     pub node: String,
-    /// Its unique id.
+    /// The unique id.
     pub uid: String,
-    /// Since when it is not ready.
+    /// The time when the node became unready.
     pub since: String,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Decides which nodes may be deleted. Those that have not been ready for longest come first.
+/// Decides which nodes may be deleted. The nodes that have been unready the longest come first.
 pub fn decide(input: &GuardInput) -> Decision {
     let asked = asked(input);
     let allowed: BTreeSet<&str> = input.settings.allow.iter().map(String::as_str).collect();
@@ -180,7 +180,7 @@ pub fn decide(input: &GuardInput) -> Decision {
                 settled(input)?;
                 left = left.checked_sub(1).ok_or(Why::PerHour(most))?;
             }
-            // With quotes, comma and space.
+            // Plus quotes, comma and space.
             room = room.checked_sub(entry.to_string().len() + 4).ok_or(Why::ListFull)?;
             Ok(entry)
         });
@@ -199,15 +199,15 @@ pub fn decide(input: &GuardInput) -> Decision {
     decision
 }
 
-/// How much longer a deletion counts for the limit, by this clock.
+/// Returns the time for which a deletion still counts toward the limit at `now`.
 pub fn counts_for(deleted: &Deleted, now: Timestamp) -> Duration {
     let at: Timestamp = deleted.at.parse().unwrap_or(Timestamp::MIN);
     let age = now.duration_since(at).max(SignedDuration::ZERO);
     Duration::try_from(HOUR.saturating_sub(age)).unwrap_or_default()
 }
 
-/// The nodes whose deletions count: those of the last status that still do, and those that it calls confirmed and that are gone, as
-/// of now.
+/// Returns the nodes whose deletions count: deleted nodes in the previous status that still count, and confirmed nodes in it that no longer
+/// exist.
 pub fn deleted(
     before: &Deletion,
     nodes: &[Node],
@@ -225,7 +225,7 @@ pub fn deleted(
 }
 
 impl GuardInput<'_> {
-    /// Whether the cloud-controller-manager may delete a node at all. Other nodes are no evidence either.
+    /// Whether the cloud-controller-manager may delete a node at all. Other nodes do not count as evidence either.
     fn owns(&self, node: &Node) -> bool {
         owns(self.provider_ids, &node.provider_id) && is_selected(&self.settings.selector, node)
     }
@@ -234,8 +234,8 @@ impl GuardInput<'_> {
         fixed_rules(self.nodes, (self.provider_ids, &self.settings.selector), node)
     }
 
-    /// Whether an Event reports that this cloud-controller-manager was refused a deletion. The refusal of a missing permission names
-    /// the user, that of a policy the policy.
+    /// Whether an Event reports a refused deletion by this cloud-controller-manager. The message names the user who lacks a permission, or
+    /// the policy that denies the deletion.
     fn is_refusal(&self, event: &NodeEvent) -> bool {
         let names_it = event.message.contains(&format!("User \"{}\"", self.user))
             || event.message.contains(&format!("ValidatingAdmissionPolicy '{}'", self.policy));
@@ -251,13 +251,13 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// The nodes that the cloud-controller-manager has lately tried to delete, by uid, each with the last time.
+/// Returns the nodes that the cloud-controller-manager has recently tried to delete, by uid, each with the time of the last attempt.
 fn asked<'a>(input: &GuardInput<'a>) -> BTreeMap<&'a str, Timestamp> {
     let mut asked: BTreeMap<&str, Timestamp> = BTreeMap::new();
     for event in input.events.iter().filter(|event| input.is_refusal(event)) {
         let fresh = event.last.filter(|last| input.now.duration_since(*last) < FRESH);
         if let Some(last) = fresh {
-            // A time in the future does not hide another one.
+            // A future time must not hide a valid time.
             let rank = |time: Timestamp| (time <= later(input.now, CLOCK_SKEW), time);
             let known = asked.entry(&event.uid).or_insert(last);
             *known = std::cmp::max_by_key(last, *known, |time| rank(*time));
@@ -266,7 +266,7 @@ fn asked<'a>(input: &GuardInput<'a>) -> BTreeMap<&'a str, Timestamp> {
     asked
 }
 
-/// The prefixes that a message names. A message for each node is in the status.
+/// Returns the prefixes for a message. The limit keeps the status small, because it has a message for each node.
 fn named(provider_ids: &[String]) -> Vec<String> {
     let more = provider_ids.get(MOST_NAMED..).filter(|more| !more.is_empty());
     let more = more.map(|more| format!("and {} more", more.len()));
@@ -278,15 +278,15 @@ fn is_selected(selector: &NodeLabels, node: &Node) -> bool {
     selector.match_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
 }
 
-/// The rules that hold for every deletion; the policy has them, too, but for the last node of the control plane. `nodes` are all.
-/// Fails with the first rule that keeps the node.
+/// Checks the rules for every deletion, and fails with the first one that keeps the node. The policy has the same rules, except for the
+/// last control-plane node. `nodes` are all nodes.
 pub fn fixed_rules(
     nodes: &[Node],
     (provider_ids, selector): (&[String], &NodeLabels),
     node: &Node,
 ) -> Result<Entry, Why> {
     let is_other = |other: &Node| other.uid != node.uid && other.is_control_plane && other.is_ready();
-    // Only here: for each node of a cluster of thousands the list would be copied in each decision.
+    // Copies the list only on failure, not in every decision for each of thousands of nodes.
     if !owns(provider_ids, &node.provider_id) {
         return Err(Why::OtherCloudProviderID(named(provider_ids)));
     }
@@ -303,7 +303,7 @@ pub fn fixed_rules(
     Entry::of(node).ok_or(Why::Unreadable)
 }
 
-/// Whether a node has been unready for long enough, by our clock and by that of the cloud-controller-manager.
+/// Checks whether a node has been unready for long enough, by the local clock and by the clock of the cloud-controller-manager.
 fn age(input: &GuardInput, node: &Node, asked: Option<Timestamp>) -> Result<(), Why> {
     let seconds = input.settings.min_not_ready_seconds;
     let since: Timestamp = since(node).parse().map_err(|_| Why::Unreadable)?;
@@ -317,7 +317,7 @@ fn age(input: &GuardInput, node: &Node, asked: Option<Timestamp>) -> Result<(), 
     rules.into_iter().try_for_each(|(holds, why)| if holds { Ok(()) } else { Err(why) })
 }
 
-/// The rules about the cloud's nodes together, of which some would be deleted, and others not in any case.
+/// Checks the rules about all nodes of the cloud: `would` nodes would be deleted, and `kept` nodes stay in any case.
 fn alarms(input: &GuardInput, would: usize, kept: usize) -> Result<(), Why> {
     let owned: Vec<_> = input.nodes.iter().filter(|node| input.owns(node)).collect();
     if !owned.iter().any(|node| node.is_ready() && !node.is_uninitialized()) {
@@ -328,7 +328,7 @@ fn alarms(input: &GuardInput, would: usize, kept: usize) -> Result<(), Why> {
     if would <= may { Ok(()) } else { Err(Why::TooMany { would, of, may, kept }) }
 }
 
-/// The rules about the cloud-controller-manager: nothing of it has changed lately.
+/// Checks that the cloud-controller-manager has not changed recently.
 fn settled(input: &GuardInput) -> Result<(), Why> {
     if let Some(why) = input.unsettled {
         return Err(Why::Obstacle(why.to_owned()));

@@ -17,48 +17,48 @@ use crate::{
     text::ini,
 };
 
-/// The account of kube-system as which the node controllers act on OpenShift.
+/// The ServiceAccount in kube-system that the node controllers use on OpenShift.
 const NODE_IDENTITY: (&str, &str) = (KUBE_SYSTEM, "node-controller");
 
-/// A cloud-controller-manager to look for.
+/// The location and the requirements of a cloud-controller-manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CcmIdentity {
-    /// The name of its `CloudControllerManager`; empty on OpenShift.
+    /// The name of the `CloudControllerManager`; empty on OpenShift.
     pub name: String,
-    /// Its provider, such as `aws`.
+    /// The provider, such as `aws`.
     pub provider: String,
-    /// The namespace of its pods and its lease.
+    /// The namespace of the pods and the lease.
     pub namespace: String,
-    /// The kind of its workload, a Deployment or a DaemonSet. Only the empty identity has none.
+    /// The kind of the workload: Deployment or DaemonSet; `None` only in the empty identity.
     pub kind: Option<&'static Kind>,
-    /// The name of its workload.
+    /// The name of the workload.
     pub workload: String,
-    /// The labels of its pods, as a selector.
+    /// The labels of the pods, as a selector.
     pub selector: String,
-    /// The labels of the pods of its node manager, if it has one.
+    /// The labels of the node manager's pods, if any.
     pub node_manager: Option<String>,
-    /// The name of its lease.
+    /// The name of the lease.
     pub lease_name: String,
-    /// Its ServiceAccount.
+    /// The ServiceAccount.
     pub account: String,
-    /// The prefixes of the providerIDs of its cloud, such as `aws:///`; empty if the provider does not say.
+    /// The providerID prefixes of the cloud, such as `aws:///`; empty if the provider does not declare them.
     pub provider_ids: Vec<String>,
-    /// Whether the cloud has zones, which are written to the nodes as labels.
+    /// Whether the cloud has zones, which become node labels.
     pub has_zones: bool,
-    /// The region in its configuration, if any.
+    /// The region in the cloud configuration, if any.
     pub region: Option<String>,
-    /// The permissions without which it cannot initialize nodes.
+    /// The permissions that are required to initialize nodes.
     pub needs: Vec<Need>,
 }
 
 /// A permission. Fields that do not apply are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// Such as `update`.
+    /// The verb, such as `update`.
     pub verb: String,
     /// The API group.
     pub group: String,
-    /// Such as `nodes/status`.
+    /// The resource, such as `nodes/status`.
     pub resource: String,
     /// The namespace.
     pub namespace: String,
@@ -67,7 +67,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// The permission in words, such as `update nodes`.
+    /// Returns the permission in words, such as `update nodes`.
     pub fn words(&self) -> String {
         let of = |prefix: &str, text: &str| if text.is_empty() { String::new() } else { format!("{prefix}{text}") };
         let Self { verb, group, resource, namespace, name } = self;
@@ -76,7 +76,7 @@ impl Need {
 }
 
 impl CcmIdentity {
-    /// The identity of a `CloudControllerManager`'s pods; `None` if its provider has no workload.
+    /// Returns the identity for a `CloudControllerManager`; `None` if its provider has no workload.
     pub fn kubernetes(provider: &Kubernetes, ccm: &Ccm) -> Option<Self> {
         let (workload, pod) = provider.workload()?;
         let (descriptor, namespace) = (&provider.descriptor, ccm.spec.namespace.clone());
@@ -107,7 +107,7 @@ impl CcmIdentity {
         })
     }
 
-    /// The identity on an OpenShift cluster; `None` if its provider has no workload.
+    /// Returns the identity on an OpenShift cluster; `None` if the provider has no workload.
     pub fn openshift(provider: &OpenShift, infrastructure: &Value, namespace: &str) -> Option<Self> {
         let (workload, pod) = provider.workload()?;
         let as_planned = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
@@ -139,14 +139,14 @@ impl CcmIdentity {
         })
     }
 
-    /// The user name of its ServiceAccount.
+    /// Returns the user name of the ServiceAccount.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.account)
     }
 }
 
 impl Need {
-    /// As a review of access asks for it.
+    /// Returns the permission as attributes of an access review.
     pub fn attributes(&self) -> ResourceAttributes {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
@@ -190,7 +190,7 @@ fn of_lease(namespace: &str, name: &str) -> Need {
     Need { namespace: namespace.to_owned(), name: name.to_owned(), ..of_any }
 }
 
-/// The permissions of a role for nodes in general. Rules that cannot be read give none.
+/// Returns the permissions that a role grants on all nodes. Unreadable rules grant none.
 fn needs(rules: &Value) -> Vec<Need> {
     let role = json!({ "rules": rules });
     let granted = permissions::of_role(&role).unwrap_or_default();
@@ -198,7 +198,7 @@ fn needs(rules: &Value) -> Vec<Need> {
     of_nodes.filter(|one| one.names.is_empty()).map(|one| Need::new(one.verb, "", one.resource)).collect()
 }
 
-/// The region in a configuration in INI.
+/// Returns the region in an INI configuration.
 fn region(config: &str) -> Option<String> {
     let config = ini::Document::parse(config).ok()?;
     config.get("Global", "region")?.entry.set().map(ToOwned::to_owned)
@@ -296,9 +296,9 @@ mod tests {
                 need.words() == "create serviceaccounts/token node-controller in namespace kube-system"
             })
         );
-        // Where the same cloud is of both flavors, both say the same of nodes.
+        // If both flavors have a cloud, they declare the same node properties.
         for provider in catalog.providers() {
-            // A provider that does not declare it can be used, too.
+            // A provider may omit the declaration.
             let Some(nodes) = &provider.descriptor.nodes else { continue };
             assert!(!nodes.provider_ids.is_empty(), "{}", provider.name());
             if let Ok(kubernetes) = catalog.kubernetes_of(provider.name()) {

@@ -1,8 +1,7 @@
-//! The log of a cloud-controller-manager (pure): lines of klog, as text or as JSON, and the messages of
-//! k8s.io/cloud-provider.
+//! The log of a cloud-controller-manager (pure): klog lines, as text or JSON, and the messages of k8s.io/cloud-provider.
 //!
-//! Other programs influence parts of a line: names of nodes, messages of a cloud. So a line is recognized only from its
-//! beginning, never by words in its middle.
+//! Parts of a line are untrusted text, such as node names and cloud messages. So only the beginning of a line identifies it, never words in
+//! its middle.
 
 use std::{
     borrow::Cow,
@@ -13,14 +12,13 @@ use serde_json::Value;
 
 use crate::text::output;
 
-/// The longest text of others that is shown.
+/// The maximum length of untrusted text in the output.
 const LONGEST: usize = 600;
 
-/// The longest message that is read; lines that continue it are dropped.
+/// The maximum length of a message; further continuation lines are dropped.
 const LONGEST_READ: usize = 8 << 10;
 
-/// A text of others, not endless. Its secrets were masked when it was read; that nothing in it steers a terminal is worth a
-/// second look.
+/// Returns untrusted text with a limited length. Secrets were masked when it was read; control characters are removed again for safety.
 pub fn clean(text: &str) -> String {
     let mut shown: String = output::printable(text.trim()).replace(['\t', '\n'], " ");
     if let Some((end, _)) = shown.char_indices().nth(LONGEST) {
@@ -30,19 +28,19 @@ pub fn clean(text: &str) -> String {
     shown
 }
 
-/// The seconds of a day.
+/// The number of seconds in a day.
 const DAY: u32 = 86_400;
 
-/// How long before the last line a check every few seconds has failed for the last time, if it no longer fails, in seconds.
+/// The age of the last failure, in seconds before the last line, after which a check that runs every few seconds counts as recovered.
 const STALE_CHECK: u32 = 120;
 
-/// The same for a deletion: the API server keeps an Event for as long.
+/// The same limit for a deletion: the API server keeps an Event this long.
 const STALE_DELETION: u32 = 3_600;
 
-/// The same for the addresses of nodes, which are compared every five minutes unless the administrator says otherwise.
+/// The same limit for node addresses, which are compared every five minutes by default.
 const STALE_ADDRESSES: u32 = 1_200;
 
-/// The end of the log of a process that has ended, which is on one line: what klog calls fatal, else the last words.
+/// Returns the end of the single-line log of an ended process: the fatal klog message, or else the last words.
 pub fn last_words(text: &str) -> &str {
     let is_header = |at: &usize| {
         let header = &text.as_bytes()[*at..];
@@ -59,56 +57,56 @@ pub fn last_words(text: &str) -> &str {
         return text[headers[index]..headers.get(index + 1).copied().unwrap_or(text.len())].trim();
     }
     let start = text.char_indices().rev().nth(LONGEST / 2).map_or(0, |(at, _)| at);
-    // Rather whole lines, if the last one is not too long.
+    // Prefer whole lines if the last one is not too long.
     headers.iter().rfind(|at| **at >= start).map_or(&text[start..], |at| &text[*at..]).trim()
 }
 
 /// The parts of a log that concern nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// The result of the last attempt to initialize a node, by node.
+    /// The result of the last attempt to initialize each node, by node name.
     pub attempts: BTreeMap<String, Attempt>,
-    /// Why it is not known whether the instance of a node exists, by the node.
+    /// Why the existence of a node's instance is unknown, by node name.
     pub unknown: BTreeMap<String, String>,
-    /// Why the addresses of an initialized node are not updated, by the node.
+    /// Why the addresses of an initialized node are not updated, by node name.
     pub addresses: BTreeMap<String, String>,
-    /// Why a node cannot be deleted, by the node.
+    /// Why a node cannot be deleted, by node name.
     pub kept: BTreeMap<String, String>,
-    /// The line that announces the deletion of a node, without a later error, by node.
+    /// The line that announces a node deletion without a later error, by node name.
     pub deleted: BTreeMap<String, String>,
     /// The nodes whose deletion was announced more than once.
     deleted_twice: BTreeSet<String>,
-    /// The line that says why there are no routes.
+    /// The line that explains why there are no routes.
     pub routes: Option<String>,
-    /// The line that says that the controller that initializes nodes does not run.
+    /// The line that reports that the `cloud-node` controller does not run.
     pub off: Option<String>,
-    /// The line that says that the API server cannot be reached.
+    /// The line that reports an unreachable API server.
     pub api_server: Option<String>,
-    /// Whether the pod leads, or waits for the lease.
+    /// Whether the pod leads (`true`) or waits for the lease (`false`).
     pub leads: Option<bool>,
 }
 
-/// How an attempt to initialize a node has ended.
+/// The result of an attempt to initialize a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It has begun.
+    /// The attempt has begun.
     Started,
-    /// It has failed, with this error.
+    /// The attempt has failed with this error.
     Failed(String),
-    /// The cloud has answered with nothing; there is no other attempt until the node changes.
+    /// The cloud returned an empty response; no further attempt follows until the node changes.
     Skipped,
     /// The node is initialized.
     Done,
 }
 
 impl Log {
-    /// Of the last lines of a log, oldest first.
+    /// Reads the last lines of a log, oldest first.
     pub fn of(lines: &[String]) -> Self {
         let mut log = Self::default();
         let messages = messages(lines);
         let last = messages.iter().rev().find_map(|message| message.time);
         for Message { time, text } in &messages {
-            // A day has no date here: it is enough to know how long before the last line.
+            // A klog header has no date: the age relative to the last line is enough.
             let age = last.zip(*time).map_or(0, |(last, time)| (DAY + last - time) % DAY);
             log.take(&unwrapped(text), age);
         }
@@ -125,7 +123,7 @@ impl Log {
         self.works() || self.leads == Some(true)
     }
 
-    /// Takes a message that is so many seconds older than the last one.
+    /// Reads a message that is `age` seconds older than the last one.
     fn take(&mut self, message: &str, age: u32) {
         let parts = |before: &str, between: &str| message.strip_prefix(before)?.split_once(between);
         if let Some((node, error)) = parts("error syncing '", "': ") {
@@ -149,7 +147,7 @@ impl Log {
             }
             insert(&mut self.deleted, (node, message), age <= STALE_DELETION);
         } else if let Some((node, error)) = parts("unable to delete node \"", "\": ") {
-            // It sees a moment later that it has deleted the node, and tries once more.
+            // The controller notices the deletion only a moment later, and retries once.
             if !(error.ends_with(" not found") && self.deleted_twice.contains(node)) {
                 self.deleted.remove(node);
                 self.deleted_twice.remove(node);
@@ -160,7 +158,7 @@ impl Log {
         }
     }
 
-    /// A message that is about no single node.
+    /// Reads a message that is not about a single node.
     fn take_general(&mut self, message: &str) {
         let starts = |words: &[&str]| words.iter().any(|word| message.starts_with(word));
         if starts(&["Couldn't reconcile node routes: ", "couldn't reconcile node routes: ", "Could not create route "])
@@ -180,7 +178,7 @@ impl Log {
     }
 }
 
-/// The part of a message between a prefix and a suffix.
+/// Returns the part of a message between a prefix and a suffix.
 fn between<'a>(message: &'a str, before: &str, after: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.strip_suffix(after)
 }
@@ -191,11 +189,11 @@ fn is_off(message: &str) -> bool {
         .any(|name| message == format!("\"{name}\" is disabled") || message == format!("Skipping \"{name}\""))
 }
 
-/// Whether a message of klog or of client-go says that the API server cannot be reached.
+/// Whether a message of klog or client-go reports that the API server cannot be reached.
 pub fn misses_api_server(message: &str) -> bool {
     let waits = ["Failed to wait for apiserver being healthy", "failed to wait for apiserver being healthy"];
     let paths = ["/api/v1/", "/apis/coordination.k8s.io/", "/api?", "/apis?", "/healthz", "/version"];
-    // Clouds have such paths, too, but further behind.
+    // Cloud URLs contain these, too, but not at the start of the path.
     let path = |url: &str| url.find('/').is_some_and(|at| paths.iter().any(|path| url[at..].starts_with(path)));
     let asks = |message: &str| message.split("://").skip(1).any(path);
     let fails = ["dial tcp", "i/o timeout", "connection refused", "no route to host", "no such host", "x509:"];
@@ -203,14 +201,14 @@ pub fn misses_api_server(message: &str) -> bool {
         || (asks(message) && fails.iter().any(|words| message.contains(words)))
 }
 
-/// A message, without klog's header.
+/// A message without its klog header.
 struct Message {
     /// The second of the day.
     time: Option<u32>,
     text: String,
 }
 
-/// Notes an error of a node, unless it has ended since.
+/// Records an error of a node, unless the problem has ended since.
 fn insert(errors: &mut BTreeMap<String, String>, (node, error): (&str, &str), is_fresh: bool) {
     if is_fresh {
         errors.insert(node.to_owned(), error.to_owned());
@@ -223,7 +221,7 @@ fn messages(lines: &[String]) -> Vec<Message> {
         if let Some(message) = of_text(line).or_else(|| of_json(line)) {
             messages.push(message);
         } else if let Some(last) = messages.last_mut().filter(|last| last.text.len() < LONGEST_READ)
-            // Only such lines continue a message of klog; others are of somebody who writes to the same log.
+            // Only indented lines continue a klog message; others come from another writer to the same log.
             && line.starts_with(char::is_whitespace)
         {
             last.text.push(' ');
@@ -233,7 +231,7 @@ fn messages(lines: &[String]) -> Vec<Message> {
     messages
 }
 
-/// The message of a line of text: `E0102 15:04:05.000000       1 file.go:1] message`.
+/// Parses a text line: `E0102 15:04:05.000000       1 file.go:1] message`.
 fn of_text(line: &str) -> Option<Message> {
     let (level, rest) = line.split_at_checked(1)?;
     let (day, rest) = rest.split_at_checked(4)?;
@@ -249,20 +247,20 @@ fn of_text(line: &str) -> Option<Message> {
         .then(|| Message { time: seconds.filter(|seconds| *seconds < DAY), text: text.to_owned() })
 }
 
-/// The message of a line of JSON: `{"ts":1.5,"caller":"file.go:1","msg":"message","err":"error"}`.
+/// Parses a JSON line: `{"ts":1.5,"caller":"file.go:1","msg":"message","err":"error"}`.
 fn of_json(line: &str) -> Option<Message> {
     let line: Value = line.starts_with('{').then(|| serde_json::from_str(line).ok())??;
     let message = line["msg"].as_str()?;
-    // An error that nobody handles has no message of its own.
+    // An unhandled error has no message of its own.
     let text = line["err"].as_str().filter(|_| message == "Unhandled Error").unwrap_or(message);
-    // Milliseconds or seconds, by the version of the library: unknown is better than wrong.
+    // The unit (milliseconds or seconds) depends on the library version: an unknown time is better than a wrong one.
     Some(Message { time: None, text: text.to_owned() })
 }
 
-/// The error of `"Unhandled Error" err="error" logger="UnhandledError"`, as client-go logs errors that nobody handles.
+/// Returns the error in `"Unhandled Error" err="error" logger="UnhandledError"`, the format of unhandled errors in client-go.
 fn unwrapped(message: &str) -> Cow<'_, str> {
     let Some(quoted) = message.strip_prefix("\"Unhandled Error\" err=") else { return message.into() };
-    // An error of several lines is not quoted, but in angle brackets.
+    // A multi-line error is in angle brackets instead of quotes.
     if let Some(lines) = quoted.strip_prefix('<') {
         return lines.rsplit_once('>').map_or(lines, |(lines, _)| lines).trim().into();
     }

@@ -1,5 +1,4 @@
-//! The stored fields of a node (pure): those that a diagnosis, the preflight or the guard of deletions reads. No
-//! heartbeat changes them.
+//! The stored fields of a node (pure): those that the diagnosis, the preflight or the deletion guard reads. Heartbeats do not change them.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +19,22 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// The taint of a node whose instance is shut down.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The annotation with which a kubelet that has `--node-ip` asks for this address.
+/// The annotation in which a kubelet requests the address of its `--node-ip` flag.
 pub const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// The annotation that keeps a node from being deleted by a cloud-controller-manager.
+/// The annotation that protects a node from deletion by a cloud-controller-manager.
 pub const KEEP: &str = "ccm-operator.dev/keep";
 
-/// The annotation without which no control-plane node is deleted by a cloud-controller-manager.
+/// The annotation that allows a cloud-controller-manager to delete a control-plane node.
 pub const ALLOW_CONTROL_PLANE: &str = "ccm-operator.dev/allow-control-plane-deletion";
 
-/// The annotation of a node that is of no cloud: nobody has to initialize it.
+/// The annotation of a node that belongs to no cloud and needs no initialization.
 pub const NO_CLOUD: &str = "ccm-operator.dev/no-cloud";
 
-/// The label of etcd's nodes, where they are not of the control plane.
+/// The label of etcd nodes, for clusters where they are not part of the control plane.
 pub const ETCD_LABEL: &str = "node-role.kubernetes.io/etcd";
 
-/// The beginnings of taints that Kubernetes itself puts on nodes, and takes away.
+/// The prefixes of taints that Kubernetes itself adds and removes.
 const KUBERNETES_TAINTS: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
 
 /// A node.
@@ -43,63 +42,63 @@ const KUBERNETES_TAINTS: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider
 #[serde(rename_all = "camelCase", default)]
 #[allow(clippy::struct_excessive_bools, reason = "what it has and what it has not")]
 pub struct Node {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its unique id: a node that is created again has another one.
+    /// The unique id. A recreated node has a different one.
     pub uid: String,
-    /// When it was created, RFC 3339. An uninitialized node waits since then: the kubelet gives the taint a node registers with.
+    /// The creation time, RFC 3339. An uninitialized node has waited since then, because the kubelet registers it with the taint.
     pub created: String,
-    /// `spec.providerID`; empty if it has none.
+    /// `spec.providerID`; empty if not set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub provider_id: String,
-    /// The keys of its taints.
+    /// The keys of the taints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<String>,
-    /// The taints that keep pods away, each as `KEY=VALUE:EFFECT`, without those that Kubernetes itself adds and removes.
+    /// The taints that keep pods away, each as `KEY=VALUE:EFFECT`, except taints that Kubernetes itself adds and removes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_taints: Vec<String>,
-    /// The condition `Ready`; `None` if no kubelet has reported.
+    /// The `Ready` condition; `None` if no kubelet has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
     /// Whether the node has a subnet for pods (`spec.podCIDR`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_pod_cidr: bool,
-    /// The reason of the condition `NetworkUnavailable`, if that is true.
+    /// The reason of the `NetworkUnavailable` condition, if its status is true.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub network_unavailable: String,
-    /// The address that its kubelet asks for ([`PROVIDED_IP`]).
+    /// The address that the kubelet requests ([`PROVIDED_IP`]).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub provided_ip: String,
-    /// Its addresses, such as `InternalIP 10.0.0.1`.
+    /// The addresses, such as `InternalIP 10.0.0.1`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Its region and its zone; empty without the labels.
+    /// The region. Region and zone are empty without the labels.
     pub region: String,
-    /// Its zone.
+    /// The zone.
     pub zone: String,
-    /// Its labels.
+    /// The labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The version of its kubelet.
+    /// The kubelet version.
     pub kubelet: String,
-    /// The distribution that it shows.
+    /// The distribution, if the node shows it.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "named")]
     pub distribution: Option<Distribution>,
-    /// If it is a server of k3s that shows them: the controllers of its cloud controller, as an argument `--controllers`.
+    /// The controllers of the built-in cloud controller as a `--controllers` argument, for a k3s server that shows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k3s_controllers: Option<String>,
-    /// The architecture of its machine, such as `amd64`.
+    /// The machine architecture, such as `amd64`.
     pub architecture: String,
-    /// Whether the node has the label of the control plane.
+    /// Whether the node has the control-plane label.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_control_plane: bool,
-    /// Whether the node has the label of etcd's nodes: k3s and RKE2 remove a member when its node is deleted.
+    /// Whether the node has the etcd label: k3s and RKE2 remove an etcd member when its node is deleted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_etcd: bool,
     /// Whether the node is cordoned (`spec.unschedulable`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_cordoned: bool,
-    /// Whether the node is being deleted, and finalizers keep it.
+    /// Whether the node is being deleted but finalizers keep it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_terminating: bool,
     /// Whether the node has the annotation [`KEEP`].
@@ -113,15 +112,15 @@ pub struct Node {
     pub has_no_cloud: bool,
 }
 
-/// The condition `Ready`, without its heartbeat.
+/// The `Ready` condition without its heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ready {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word, such as `KubeletNotReady`.
+    /// The reason, such as `KubeletNotReady`.
     pub reason: String,
-    /// When the status last changed, RFC 3339, as stored.
+    /// The time when the status last changed, RFC 3339, as stored.
     pub since: String,
     /// Whether the message names the network plugin (`NetworkPluginNotReady`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -134,10 +133,10 @@ fn named<S: serde::Serializer>(shown: &Option<Distribution>, serializer: S) -> R
 }
 
 impl Node {
-    /// Of a live Node.
+    /// Reads the fields of a live Node.
     pub fn of(live: &Value) -> Self {
         let (metadata, spec, status) = (&live["metadata"], &live["spec"], &live["status"]);
-        // Others write it, and it is shown.
+        // The text is untrusted and shown to users.
         let text = |value: &Value| output::printable(value.as_str().unwrap_or_default()).replace(['\n', '\t'], " ");
         let label = |name: &str| text(&metadata["labels"][name]);
         let [ready, unavailable] = ["Ready", "NetworkUnavailable"].map(|type_| condition(live, type_));
@@ -193,13 +192,13 @@ impl Node {
         self.has_taint(UNINITIALIZED)
     }
 
-    /// Whether it may wait for a cloud-controller-manager: it has the taint, or its kubelet was started for no cloud, and nobody
-    /// says that this is meant.
+    /// Whether the node may wait for a cloud-controller-manager: it has the taint, or its kubelet runs without a cloud and no annotation
+    /// says that this is intended.
     pub fn may_wait(&self) -> bool {
         self.is_uninitialized() || (self.provider_id.is_empty() && !self.has_no_cloud)
     }
 
-    /// Whether it is of the control plane or of etcd: with its Node, a server of k3s or RKE2 loses its member of etcd.
+    /// Whether the node belongs to the control plane or etcd. A k3s or RKE2 server loses its etcd member when its Node is deleted.
     pub fn is_server(&self) -> bool {
         self.is_control_plane || self.is_etcd
     }
@@ -214,13 +213,13 @@ impl Node {
         self.ready.as_ref().is_some_and(|ready| ready.status == "True")
     }
 
-    /// Whether its kubelet reports, be it that it is not ready: it goes on to start and stop pods. Of one that has fallen silent
-    /// Kubernetes makes the condition `Unknown`.
+    /// Whether the kubelet reports, and so still starts and stops pods, even if the node is not ready. Kubernetes sets the condition to
+    /// `Unknown` if the kubelet stops reporting.
     pub fn has_live_kubelet(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.status != "Unknown")
     }
 
-    /// Whether pods that use the network of the host run on the node: it is ready, or waits only for the pod network.
+    /// Whether host-network pods run on the node: the node is ready, or waits only for the pod network.
     pub fn runs_pods_of_host(&self) -> bool {
         let lacks_network = |ready: &Ready| ready.status == "False" && ready.lacks_network;
         self.is_ready() || self.ready.as_ref().is_some_and(lacks_network)

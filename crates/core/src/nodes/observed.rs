@@ -1,5 +1,4 @@
-//! The stored fields of live pods, leases and Events (pure). Their texts are masked and made printable here, as soon as
-//! they arrive.
+//! Reads the fields of live pods, leases and Events (pure). Untrusted text is masked and made printable here, as soon as it arrives.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -15,49 +14,49 @@ use crate::{
     text::{mask, output::printable},
 };
 
-/// Parts of the names of images, and of pods, that are cloud-controller-managers.
+/// Parts of the image names and pod names of cloud-controller-managers.
 const CCMS: [&str; 3] = ["cloud-controller-manager", "cloud-provider", "cloudstack-kubernetes-provider"];
 
-/// Parts of the names of others that contain one of those, or that run from the same image.
+/// Parts of the names of other programs that contain one of [`CCMS`], or that run from the same image.
 const OTHERS: [&str; 6] = [
     "cloud-controller-manager-operator",
     "csi",
     "flexvolume",
     "provisioner",
     "credential-provider",
-    // It has a controller for services only.
+    // kube-vip has a controller for Services only.
     "kube-vip",
 ];
 
-/// Flags without which hardly any cloud-controller-manager starts.
+/// Flags that almost every cloud-controller-manager needs.
 const CERTAIN: [&str; 2] = ["controllers", "cloud-provider"];
 
-/// The longest text of others that is kept, in bytes: to find the secrets of a long one takes disproportionately long.
+/// The maximum length of stored untrusted text, in bytes: searching a long text for secrets takes disproportionately long.
 const LONGEST: usize = 8 << 10;
 
-/// A text of others on one line, without secrets and without what steers a terminal.
+/// Returns untrusted text on one line, without secrets and control characters.
 pub fn sanitized(text: &str) -> String {
     let end = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     printable(&mask::message(&text[..end])).replace('\t', " ")
 }
 
-/// The lines of a log, each as [`sanitized`].
+/// Returns the lines of a log, each [`sanitized`].
 pub fn lines(log: &str) -> Vec<String> {
     log.lines().map(sanitized).filter(|line| !line.trim().is_empty()).collect()
 }
 
-/// Whether a pod holds a lease. The holder is `<host name>_<uuid>`; a pod on the network of the host has the host name of its
-/// node, perhaps with a domain that the node's name lacks, or the other way round.
+/// Whether a pod holds a lease. The holder is `<host name>_<uuid>`. A host-network pod has the host name of its node, possibly with a
+/// domain that the node's name lacks, or vice versa.
 pub fn holds(lease: &Lease, pod: &Pod) -> bool {
     let holder = lease.holder.rsplit_once('_').map_or(lease.holder.as_str(), |(host, _)| host).to_lowercase();
     let host = if pod.is_on_host_network { pod.node.to_lowercase() } else { pod.name.to_lowercase() };
     let is_short = |short: &str, long: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('.'));
-    // A host name has at most 63 characters, and does not end with what separates words.
+    // Host names are cut at 63 characters, and do not end with a separator.
     let is_cut = holder.len() >= 60 && host.starts_with(&holder);
     !host.is_empty() && (holder == host || is_short(&holder, &host) || is_short(&host, &holder) || is_cut)
 }
 
-/// The pods that are not being deleted; all pods if all are.
+/// Returns the pods that are not being deleted, or all pods if all are being deleted.
 pub fn current(pods: &[Pod]) -> Vec<&Pod> {
     let staying: Vec<_> = pods.iter().filter(|pod| !pod.is_terminating).collect();
     if staying.is_empty() { pods.iter().collect() } else { staying }
@@ -77,18 +76,18 @@ pub fn is_ccm(live: &Value) -> bool {
     is_named || runs_image(live, is_ccms)
 }
 
-/// The program for a cloud that a pod runs, installed by the operator or not.
+/// The cloud program that a pod runs, installed by the operator or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Whether the program is a node manager, which initializes only its own node, and not a cloud-controller-manager.
+    /// Whether the program is a node manager, which initializes only its own node, instead of a cloud-controller-manager.
     pub is_node_manager: bool,
-    /// Whether the image or the flags show what the program is; otherwise only its name does.
+    /// Whether the image or the flags identify the program; otherwise only its name does.
     pub is_certain: bool,
 }
 
 impl Program {
-    /// The program of a live pod, by the images of these providers and by names; `None` if it is neither. The proposal and the checks
-    /// before an installation ask this one function, so that neither knows more than the other.
+    /// Returns the program of a live pod, identified by the images of these providers or by name; `None` if it is neither. The proposal and
+    /// the preflight share this function, so that both find the same programs.
     pub fn of<'a, I: Iterator<Item = &'a Descriptor>>(live: &Value, descriptors: impl Fn() -> I) -> Option<Self> {
         let runs = |fits: fn(&Descriptor, &str) -> bool| {
             runs_image(live, |image| descriptors().any(|descriptor| fits(descriptor, image)))
@@ -102,14 +101,14 @@ impl Program {
         is_ccm(live).then(|| Self::named(container(&live["spec"])))
     }
 
-    /// A cloud-controller-manager of which only the name is known, with this container.
+    /// Returns the program of this container, a cloud-controller-manager identified by name.
     pub fn named(container: &Value) -> Self {
         let is_certain = CERTAIN.iter().any(|name| flag(container, name).is_some());
         Self { is_node_manager: false, is_certain }
     }
 }
 
-/// Whether a live pod runs a known image of a cloud-controller-manager, and is not named as another program.
+/// Whether a live pod runs a known image of a cloud-controller-manager and does not have the name of another program.
 fn runs_image(live: &Value, is_known: impl Fn(&str) -> bool) -> bool {
     let containers = items(&live["spec"]["containers"]).iter().filter(|container| !is_other_program(container));
     !is_other_pod(live) && containers.filter_map(|container| container["image"].as_str()).any(is_known)
@@ -136,12 +135,12 @@ fn is_other(name: &str) -> bool {
 }
 
 fn is_ccms(name: &str) -> bool {
-    // Not the registry or the project of an image.
+    // Ignore the registry and the project of an image.
     let last = name.rsplit('/').next().unwrap_or_default();
     CCMS.iter().any(|part| last.contains(part)) && !is_other(name)
 }
 
-/// The container of the cloud-controller-manager.
+/// Returns the container of the cloud-controller-manager.
 pub fn container(spec: &Value) -> &Value {
     let containers = items(&spec["containers"]);
     let named = containers.iter().find(|container| container["name"] == CCM);
@@ -150,13 +149,13 @@ pub fn container(spec: &Value) -> &Value {
     named.or_else(by_image).or(containers.first()).unwrap_or(&Value::Null)
 }
 
-/// The value of a flag on the command line of a container, which may be a line of a shell.
+/// Returns the value of a flag on the command line of a container, which may be a shell command.
 pub fn flag(container: &Value, name: &str) -> Option<String> {
-    // As Go reads flags: the last one counts.
+    // The last occurrence wins, as in Go.
     flags(container).into_iter().rev().find_map(|(flag, value)| value.filter(|_| flag == name))
 }
 
-/// The flags on the command line of a container, without their hyphens, each with its value, if it has one.
+/// Returns the flags on the command line of a container, without hyphens, each with its value, if any.
 pub fn flags(container: &Value) -> Vec<(String, Option<String>)> {
     let all = items(&container["command"]).iter().chain(items(&container["args"]));
     let mut given = all.filter_map(Value::as_str).flat_map(str::split_whitespace).peekable();
@@ -175,7 +174,7 @@ pub fn flags(container: &Value) -> Vec<(String, Option<String>)> {
     found
 }
 
-/// The line of a log with which a program gives up, and what follows it.
+/// Returns the log from its last fatal line on; `None` if it has none.
 fn give_up(log: &Value) -> Option<String> {
     let log = log.as_str()?;
     let gives_up = |line: &str| {
@@ -187,17 +186,17 @@ fn give_up(log: &Value) -> Option<String> {
 }
 
 impl Pod {
-    /// Of a live Pod.
+    /// Reads the fields of a live Pod.
     pub fn of(live: &Value) -> Self {
         let (metadata, spec, status) = (&live["metadata"], &live["spec"], &live["status"]);
         let containers = || container_statuses(live).map(|(container, _)| container);
         let said = |state: &Value| state.is_object().then(|| (text(&state["reason"]), text(&state["message"])));
-        // The end of a log, of which the last words count.
+        // The message is the end of a log, so its last words matter.
         let last_words =
             |state: &Value| said(state).map(|(reason, log)| (reason, give_up(&state["message"]).unwrap_or(log)));
         let waiting = containers().find_map(|one| said(&one["state"]["waiting"]));
         let ended = |one: &Value| {
-            // The init containers of a healthy pod have ended, too.
+            // The init containers of a healthy pod have terminated as well.
             let failed = |state: &Value| last_words(state).filter(|_| state["exitCode"] != 0);
             failed(&one["state"]["terminated"]).or_else(|| failed(&one["lastState"]["terminated"]))
         };
@@ -225,7 +224,7 @@ impl Pod {
 }
 
 impl Lease {
-    /// Of a live Lease.
+    /// Reads the fields of a live Lease.
     pub fn of(live: &Value) -> Self {
         let (metadata, spec) = (&live["metadata"], &live["spec"]);
         Self {
@@ -237,14 +236,14 @@ impl Lease {
         }
     }
 
-    /// Whether the name of the lease is that of a cloud-controller-manager.
+    /// Whether the lease name is one of a cloud-controller-manager.
     pub fn is_ccms(&self) -> bool {
         self.name.contains(LEASE) && self.name != OPERATOR_LEASE
     }
 }
 
 impl NodeEvent {
-    /// Of a live Event (v1) about a node.
+    /// Reads the fields of a live Event (v1) about a node.
     pub fn of(live: &Value) -> Self {
         let (about, series) = (&live["involvedObject"], &live["series"]);
         let times = [&series["lastObservedTime"], &live["lastTimestamp"], &live["eventTime"], &live["firstTimestamp"]];

@@ -4,10 +4,10 @@ use crate::nodes::reason::Reason;
 
 const DOCUMENT: &str = include_str!("../../../../docs/nodes.md");
 
-/// The beginning of a heading of a page.
+/// The beginning of a page heading.
 const HEADING: &str = "\n## ";
 
-/// The page of a reason, from its heading on; `None` if the document has none.
+/// Returns the page of a reason, starting with its heading; `None` if the document has none.
 pub fn page(reason: Reason) -> Option<&'static str> {
     let heading = format!("{reason}: {}\n", reason.title());
     let pages = DOCUMENT.split(HEADING).skip(1);

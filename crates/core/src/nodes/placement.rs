@@ -4,25 +4,25 @@ use serde_json::Value;
 
 use crate::{nodes::node::Node, object::items};
 
-/// Why a node takes no pod of a workload: the later, the less is missing.
+/// The reason why a node takes no pod of a workload, the largest obstacle first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
-    /// It lacks labels that are asked for.
+    /// The node lacks required labels.
     Labels,
-    /// It is not ready, is cordoned or goes away.
+    /// The node is not ready, is cordoned or is being deleted.
     Closed,
     /// A taint, as `KEY=VALUE:EFFECT`.
     Taint(String),
 }
 
-/// Why a node takes no pod of a workload on the network of the host, if so. Taints of Kubernetes itself come and go with what they tell
-/// of a node, which is asked for instead.
+/// Returns the obstacle that keeps host-network pods of a workload off a node, if any. Kubernetes' own taints follow the state of a node,
+/// so the state is checked instead.
 pub fn obstacle(workload: &Value, node: &Node) -> Option<Obstacle> {
     let pod = &workload["spec"]["template"]["spec"];
     if !fits(pod, node) {
         return Some(Obstacle::Labels);
     }
-    // The controller of DaemonSets lets their pods tolerate that.
+    // The DaemonSet controller makes its pods tolerate cordoned nodes.
     let is_closed = node.is_cordoned && workload["kind"] != "DaemonSet";
     if is_closed || node.is_terminating || !node.runs_pods_of_host() {
         return Some(Obstacle::Closed);
@@ -43,8 +43,8 @@ pub fn tolerates(pod: &Value, taint: &str) -> bool {
     items(&pod["tolerations"]).iter().any(matches)
 }
 
-/// Whether a node has the labels that the pods of a workload ask for: `nodeSelector`, and the required node affinity with the operators
-/// that need no number.
+/// Whether a node has the labels that the pods of a workload require: `nodeSelector` and the required node affinity, except for numeric
+/// operators.
 pub fn fits(pod: &Value, node: &Node) -> bool {
     let selector = pod["nodeSelector"].as_object();
     let is_selected = selector.is_none_or(|selector| {
@@ -67,7 +67,7 @@ fn matches(term: &Value, node: &Node) -> bool {
             Some("DoesNotExist") => label.is_none(),
             Some("In") => is_in(),
             Some("NotIn") => !is_in(),
-            // What is not understood rules nothing out.
+            // An unknown operator excludes no node.
             _ => true,
         }
     })

@@ -1,10 +1,10 @@
-//! The reasons why a node waits, or is about to be deleted, each with its fix in one sentence (pure). The page of each in
-//! docs/nodes.md, which `explain` prints, has the details.
+//! The reasons why a node waits or is about to be deleted, each with a one-sentence fix (pure). Each reason has a page in docs/nodes.md
+//! with the details, which `explain` prints.
 
 use std::fmt;
 
-/// Declares the reasons. Each entry has the number of the id, the name, the title and the fix; optionally a fix for OpenShift, which has
-/// no `CloudControllerManager` to change, and one for servers, whose Node must not be deleted like those of workers.
+/// Declares the reasons. Each entry has the id number, the name, the title and the fix. Optional are a fix for OpenShift, which has no
+/// `CloudControllerManager` to change, and a fix for servers, whose Nodes must not be deleted like worker Nodes.
 macro_rules! reasons {
     ($(
         $number:literal $name:ident $title:literal
@@ -21,38 +21,38 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// Every reason, in the order of fixing: without the first, the others cannot be fixed, or come back.
+            /// Every reason, in the order of fixing: until a reason is fixed, later ones cannot be fixed or come back.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// The id, such as `N07`.
+            /// Returns the id, such as `N07`.
             pub fn id(self) -> &'static str {
                 match self {
                     $(Self::$name => concat!("N", stringify!($number)),)+
                 }
             }
 
-            /// The name, as the reason of a condition or an Event: one word.
+            /// Returns the name as one word, for the reason of a condition or an Event.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)+
                 }
             }
 
-            /// The name for people.
+            /// Returns the name for people.
             pub fn title(self) -> &'static str {
                 match self {
                     $(Self::$name => $title,)+
                 }
             }
 
-            /// The fix.
+            /// Returns the fix.
             pub fn fix(self) -> &'static str {
                 match self {
                     $(Self::$name => $fix,)+
                 }
             }
 
-            /// The fix on OpenShift, if it differs.
+            /// Returns the fix on OpenShift, if it differs.
             pub fn fix_on_openshift(self) -> Option<&'static str> {
                 let fix: &[_] = match self {
                     $(Self::$name => &[$($openshift)?],)+
@@ -60,7 +60,7 @@ macro_rules! reasons {
                 fix.first().copied()
             }
 
-            /// The fix for a server of k3s or RKE2, if it differs.
+            /// Returns the fix for a k3s or RKE2 server, if it differs.
             pub fn fix_of_server(self) -> Option<&'static str> {
                 let fix: &[_] = match self {
                     $(Self::$name => &[$($server)?],)+
@@ -156,7 +156,7 @@ reasons! {
 }
 
 impl Reason {
-    /// Its place in the order of fixing.
+    /// Returns the position in the order of fixing.
     pub fn rank(self) -> usize {
         Self::ALL.iter().position(|reason| *reason == self).unwrap_or(Self::ALL.len())
     }

@@ -1,4 +1,4 @@
-//! The nodes that wait for their initialization, as the operator reports them (pure): with its own words only.
+//! The waiting nodes as the operator reports them, without untrusted text (pure).
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use crate::nodes::{
     reason::Reason,
 };
 
-/// A node that waits.
+/// A waiting node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Its name.
+    /// The name.
     pub node: String,
-    /// Its unique id.
+    /// The unique id.
     pub uid: String,
-    /// Since when, RFC 3339.
+    /// The time when the wait began, RFC 3339.
     pub since: String,
-    /// Why.
+    /// The reason for the wait.
     pub reason: Reason,
     /// The recognized cause.
     pub cause: String,
 }
 
-/// The nodes that wait, those that wait longest first.
+/// Returns the waiting nodes, the longest wait first.
 pub fn waiting(diagnoses: &[Diagnosis]) -> Vec<Waiting> {
     let is_open = |diagnosis: &&Diagnosis| match diagnosis.state {
         State::Uninitialized => true,
@@ -44,7 +44,7 @@ pub fn waiting(diagnoses: &[Diagnosis]) -> Vec<Waiting> {
     waiting
 }
 
-/// How many nodes wait for each reason, the commonest first, of equally common ones the smaller id.
+/// Returns the number of waiting nodes for each reason, the most common reason first and ties by id.
 pub fn by_reason(waiting: &[Waiting]) -> Vec<(Reason, usize)> {
     let mut counts: BTreeMap<Reason, usize> = BTreeMap::new();
     for one in waiting {

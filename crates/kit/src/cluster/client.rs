@@ -1,8 +1,8 @@
 //! The connection to the API server (IO).
 //!
-//! It is kube's own stack with four additions. Small requests do not wait for an acknowledgement (40 ms on each new
-//! connection). Each request has a time limit, which includes the body of the response. A dead connection is noticed
-//! within about a minute. The caller sees the pause that a refusal asks for.
+//! It is kube's own stack with four additions. Small requests do not wait for an acknowledgement (40 ms on each new connection). Each
+//! request has a time limit, which includes the body of the response. A dead connection is noticed within about a minute. The caller sees
+//! the pause that a refusal asks for.
 
 use std::{
     path::Path,

@@ -57,7 +57,7 @@ fn ask_initialization(diagnosed: &DiagnosedCcm, node: &Node, result: &mut NodeRe
     }
 }
 
-/// The cause in words of our own.
+/// Returns the cause without untrusted text.
 fn cause_of(reason: Reason, diagnosed: &DiagnosedCcm, node: &Node) -> String {
     let (name, ccm) = (&node.name, &diagnosed.name);
     match reason {
@@ -88,7 +88,7 @@ fn cause_of(reason: Reason, diagnosed: &DiagnosedCcm, node: &Node) -> String {
     }
 }
 
-/// Whether a text consists only of addresses. The annotation is untrusted: anybody may have written it.
+/// Whether a text consists only of addresses. The annotation is untrusted: any client may have written it.
 fn is_addresses(text: &str) -> bool {
     text.split(',').all(|address| address.parse::<IpAddr>().is_ok())
 }

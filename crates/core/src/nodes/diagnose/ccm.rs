@@ -1,4 +1,4 @@
-//! The part of a diagnosis that is the same for all nodes of a cloud-controller-manager.
+//! The part of a diagnosis that all nodes of a cloud-controller-manager share.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -49,7 +49,7 @@ impl<'a> DiagnosedCcm<'a> {
         diagnosed
     }
 
-    /// Whether the controller that initializes nodes is on.
+    /// Checks whether the controller that initializes nodes is enabled.
     fn ask_controller(&mut self, evidence: &Evidence) {
         if self.initializes {
             return;
@@ -76,7 +76,7 @@ impl<'a> DiagnosedCcm<'a> {
         self.find(Reason::ControllerOff, &shown, cause);
     }
 
-    /// Whether one of its pods is the leader.
+    /// Checks whether one of the pods is the leader.
     fn ask_lease(&mut self, evidence: &Evidence) {
         let ccm = self.ccm;
         if evidence.leases.is_none() || ccm.identity.lease_name.is_empty() {
@@ -90,7 +90,7 @@ impl<'a> DiagnosedCcm<'a> {
             what.clone(),
             lease.map_or_else(|| "there is none".to_owned(), |lease| describe(lease, held.is_some())),
         );
-        // Without pods, or with pods that do not start, nobody can lead.
+        // Without pods, or with pods that do not start, there can be no leader.
         let Some(pods) = ccm.pods.as_ref().filter(|pods| !pods.is_empty() && self.findings.is_empty()) else {
             return;
         };
@@ -105,7 +105,7 @@ impl<'a> DiagnosedCcm<'a> {
             Some(_) if self.log.leads() => {}
             Some(held) => {
                 let valid = Duration::from_secs(held.duration_seconds.unsigned_abs());
-                // After a rollout the lease still names a pod that is gone.
+                // After a rollout, the lease still names a deleted pod.
                 if !current.iter().all(|pod| is_old(pod, valid)) {
                     return;
                 }
@@ -114,7 +114,7 @@ impl<'a> DiagnosedCcm<'a> {
                 let cause = format!("{what} of {} is held by {who}", self.name);
                 self.find(Reason::NoLeader, &format!("holder {}", held.holder), cause);
             }
-            // A pod that is being started renews nothing.
+            // A starting pod renews no lease.
             None if !current.iter().any(|pod| pod.phase == "Running") => {}
             None if self.log.works() || !current.iter().all(|pod| is_old(pod, ATTEMPT_GRACE)) => {}
             None => {
@@ -133,7 +133,7 @@ impl<'a> DiagnosedCcm<'a> {
         }
     }
 
-    /// Whether another cloud-controller-manager runs the same controllers.
+    /// Checks whether another cloud-controller-manager runs the same controllers.
     fn ask_others(&mut self, evidence: &Evidence) {
         if !self.initializes {
             return;
@@ -161,7 +161,7 @@ impl<'a> DiagnosedCcm<'a> {
 
     fn ask_permissions(&mut self) {
         let Some(missing) = &self.ccm.missing_permissions else { return };
-        // This one is withheld on purpose, by the guard of deletions.
+        // The deletion guard withholds this permission on purpose.
         let missing: Vec<&str> =
             missing.iter().map(String::as_str).filter(|permission| *permission != "delete nodes").collect();
         let what = format!("the permissions of {}", self.identity().user());
@@ -176,7 +176,7 @@ impl<'a> DiagnosedCcm<'a> {
     }
 }
 
-/// Whether its argument `--controllers` enables the controller that initializes nodes.
+/// Whether the `--controllers` argument enables the controller that initializes nodes.
 fn is_cloud_node_on(pod: &Pod) -> bool {
     pod.controllers.as_ref().is_none_or(|on| on.contains(&Controller::CloudNode))
 }
@@ -188,7 +188,7 @@ fn is_before(time: k8s_openapi::jiff::Timestamp, pod: &Pod) -> bool {
 fn describe(lease: &Lease, is_held: bool) -> String {
     let holder = if lease.holder.is_empty() { "nobody".to_owned() } else { super::clean(&lease.holder) };
     if is_held {
-        // The time would change whatever is watched.
+        // The time would change the output with every renewal.
         return format!("held by {holder}, renewed in time");
     }
     let renewed = lease.renewed.map_or_else(|| "never".to_owned(), |renewed| renewed.to_string());

@@ -1,8 +1,8 @@
 //! Nodes that a cloud-controller-manager has deleted.
 //!
-//! It announces each attempt by an Event, but its client drops Events: after 25 Events about a node it sends one in
-//! five minutes. So the Event of the successful attempt may be missing. The status of a `CloudControllerManager` lists
-//! the nodes whose deletion the operator has allowed, and the log of the leader has the latest attempts.
+//! A cloud-controller-manager announces each attempt with an Event, but its client drops Events: after 25 Events about a node it sends one
+//! every five minutes. So the Event of the successful attempt may be missing. The status of a `CloudControllerManager` lists the nodes
+//! whose deletion the operator has allowed, and the log of the leader has the latest attempts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::nodes::{
     evidence::NodeEvent,
 };
 
-/// The diagnosis of a node that is gone, and what shows that.
+/// Returns the diagnosis of a deleted node, with the evidence of the deletion.
 fn gone((node, uid): (&str, &str), provider: &str, since: Option<String>, (what, shown): (String, &str)) -> Diagnosis {
     let finding = events::deletion(shown);
     Diagnosis {
@@ -28,7 +28,7 @@ fn gone((node, uid): (&str, &str), provider: &str, since: Option<String>, (what,
 }
 
 impl DiagnosedCluster<'_> {
-    /// The nodes that are gone; of several signs of one the Event, which has its time, or else the status.
+    /// Returns the deleted nodes. If several sources show a deletion, the Event wins because it has the time, then the status.
     pub(super) fn deleted(&self) -> Vec<Diagnosis> {
         let mut gone: BTreeMap<&str, Diagnosis> = self.by_log().collect();
         gone.extend(self.by_status());
@@ -58,7 +58,7 @@ impl DiagnosedCluster<'_> {
         })
     }
 
-    /// The newest Event of each.
+    /// Returns the deleted nodes by their newest Events.
     fn by_event(&self) -> impl Iterator<Item = (&str, Diagnosis)> {
         let all = || self.evidence.events.iter().flatten();
         let mut last: BTreeMap<&str, &NodeEvent> = BTreeMap::new();

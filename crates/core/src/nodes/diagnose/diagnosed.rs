@@ -1,4 +1,4 @@
-//! The knowledge about a cloud-controller-manager while its nodes are diagnosed.
+//! The state of a cloud-controller-manager during the diagnosis of its nodes.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +14,23 @@ use crate::nodes::{
     reason::Reason,
 };
 
-/// A cloud-controller-manager and what was found of it.
+/// A cloud-controller-manager with its findings.
 pub(super) struct DiagnosedCcm<'a> {
     pub(super) ccm: &'a CcmEvidence,
     /// The name in messages.
     pub(super) name: String,
     pub(super) log: Log,
-    /// Whether it initializes nodes, itself or by its node manager.
+    /// Whether the cloud-controller-manager or its node manager initializes nodes.
     pub(super) initializes: bool,
-    /// The findings that keep it from initializing any node.
+    /// The findings that prevent any initialization.
     pub(super) findings: Vec<Finding>,
     /// The observations behind these findings.
     pub(super) observations: Vec<Observation>,
-    /// Whether it finds none of its nodes in the cloud.
+    /// Whether the cloud-controller-manager finds none of its nodes in the cloud.
     pub(super) is_wrong_scope: bool,
     /// Whether any of its nodes has a zone.
     pub(super) has_zone: bool,
-    /// The regions of the nodes that it has initialized.
+    /// The regions of its initialized nodes.
     pub(super) regions: BTreeSet<String>,
 }
 
@@ -53,12 +53,12 @@ impl<'a> DiagnosedCcm<'a> {
         evidence.leases.iter().flatten().find(|lease| lease.is_of(self.identity()))
     }
 
-    /// Whether a pod holds its lease, and renews it.
+    /// Whether a pod holds and renews the lease.
     pub(super) fn is_held_by(&self, evidence: &Evidence, pod: &Pod) -> bool {
         self.lease(evidence).is_some_and(|lease| is_held(lease, evidence) && holds(lease, pod))
     }
 
-    /// Compares its nodes: a cloud that knows none of them is the wrong one.
+    /// Compares the nodes: a cloud that knows none of them is the wrong cloud.
     pub(super) fn compare(&mut self, nodes: &[&Node]) {
         let (waiting, done): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| node.is_uninitialized());
         let done: Vec<&Node> = done.into_iter().filter(|node| !node.provider_id.is_empty()).collect();
@@ -72,7 +72,7 @@ impl<'a> DiagnosedCcm<'a> {
         self.observe(what, format!("{} of {} wait", waiting.len(), nodes.len()));
     }
 
-    /// The region of its configuration and those of its nodes, if they differ.
+    /// Returns the region of the configuration and the regions of the nodes, if they differ.
     pub(super) fn other_region(&self) -> Option<(String, String)> {
         let own = self.identity().region.as_ref()?;
         let differs = !self.regions.is_empty() && !self.regions.contains(own);
@@ -80,7 +80,7 @@ impl<'a> DiagnosedCcm<'a> {
     }
 }
 
-/// Whether the lease is held, as far as the clocks agree.
+/// Whether the lease is held, allowing for clock skew.
 pub(super) fn is_held(lease: &Lease, evidence: &Evidence) -> bool {
     lease.is_held(evidence.now, CLOCK_SKEW.as_secs())
 }

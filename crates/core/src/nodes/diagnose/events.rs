@@ -9,8 +9,7 @@ use crate::nodes::{
     reason::Reason,
 };
 
-/// How long the newest repetition of an Event counts, in seconds: a component that repeats itself writes at least every five
-/// minutes.
+/// The time for which the newest repetition of an Event counts, in seconds: a component repeats an Event at least every five minutes.
 const FRESH: i64 = 360;
 
 /// Whether an Event announces the deletion of a node. It precedes the attempt, so it does not prove that the node is gone.
@@ -18,19 +17,19 @@ pub(super) fn is_deletion(event: &NodeEvent) -> bool {
     event.reason == "DeletingNode" && event.component == COMPONENT
 }
 
-/// Whether an Event says that this announced deletion was refused. If the node is gone all the same, something else has deleted it.
+/// Whether an Event reports that this announced deletion was refused. If the node is gone anyway, another client has deleted it.
 pub(super) fn undoes(event: &NodeEvent, deletion: &NodeEvent) -> bool {
     let is_same = event.node == deletion.node && event.uid == deletion.uid;
     event.reason == REFUSED && is_same && event.last >= deletion.last
 }
 
-/// The finding of a node that was deleted.
+/// Returns the finding for a deleted node.
 pub(super) fn deletion(shown: &str) -> Finding {
     let cause = "the cloud-controller-manager deleted the node, because its cloud has no such instance";
     found(Reason::NodeDeleted, shown, cause.into())
 }
 
-/// The finding of a node that a cloud-controller-manager may not delete.
+/// Returns the finding for a node that a cloud-controller-manager may not delete.
 pub(super) fn refusal(node: &Node, shown: &str) -> Finding {
     let name = &node.name;
     let cause =
@@ -61,7 +60,7 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeRe
         return;
     }
     if let Some(event) = newest(REFUSED).filter(|_| !node.is_ready()) {
-        // The taint stays on a node whose instance was stopped first and is gone now.
+        // The shutdown taint stays on a node whose instance was first stopped and then deleted.
         result.findings.retain(|finding| finding.reason != Reason::InstanceStopped);
         result.find(refusal(node, &event.message));
     }

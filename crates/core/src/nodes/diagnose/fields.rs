@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// The endings of taints by which other programs keep pods away until they are ready themselves.
+/// Parts of the taints that other programs use to keep pods away until these programs are ready.
 const OTHER_TAINTS: [&str; 4] = [
     "node.cluster.x-k8s.io/uninitialized",
     "/agent-not-ready",
@@ -18,7 +18,7 @@ const OTHER_TAINTS: [&str; 4] = [
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 ];
 
-/// Whether a distribution or Harvester has set the providerID, and not a cloud that the operator knows.
+/// Whether a distribution or Harvester has set the providerID, instead of a cloud that the operator knows.
 pub(super) fn is_of_distribution(provider_id: &str) -> bool {
     writer_of_provider_id(provider_id).is_some() || provider_id.starts_with("harvester://")
 }
@@ -29,7 +29,7 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, re
     let is_settled = age.is_none_or(|age| age >= NODE_FIELDS_GRACE);
     let name = &node.name;
     if is_settled && is_not_external(cluster, node) {
-        // Only a kubelet that runs with the flag sets the annotation, if it has --node-ip.
+        // Only a kubelet that runs with the flag and with --node-ip sets the annotation.
         let (shown, cause) = if node.provided_ip.is_empty() {
             let cause = format!(
                 "{name} has neither the taint nor a providerID: its kubelet runs without --cloud-provider=external, or somebody has \
@@ -65,7 +65,7 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, re
         let cause = format!("{name} is initialized, and waits for the program that has put a taint of its own on it");
         result.find(found(Reason::OtherTaint, taint, cause));
     }
-    // Network plugins with addresses of their own need none.
+    // Network plugins that allocate addresses themselves need no podCIDR.
     if !node.has_pod_cidr && !node.is_ready() && (cluster.has_pod_cidrs || node.network_unavailable == "NoRouteCreated")
     {
         let cause = format!("{name} has no spec.podCIDR, unlike what else is in this cluster");
@@ -75,7 +75,7 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, re
     check_zone(cluster, node, owners, result);
 }
 
-/// The problem of its network according to its conditions.
+/// Finds network problems in the conditions of the node.
 fn check_network(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResult) {
     let name = &node.name;
     if node.network_unavailable == "NoRouteCreated" && node.has_pod_cidr {
@@ -89,7 +89,7 @@ fn check_network(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResul
     }
 }
 
-/// Whether the node has no zone although the other nodes of its cloud have one.
+/// Checks whether the node lacks a zone or a region although other nodes of its cloud have one.
 fn check_zone(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: &mut NodeResult) {
     let [owner] = owners.ccms.as_slice() else { return };
     let Some(diagnosed) = cluster.ccms.get(*owner).filter(|diagnosed| diagnosed.identity().has_zones) else { return };
@@ -105,7 +105,7 @@ fn check_zone(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: 
     }
 }
 
-/// Whether the node does not ask for a cloud-controller-manager although one would initialize it.
+/// Whether the node does not wait for a cloud-controller-manager although one would initialize it.
 fn is_not_external(cluster: &DiagnosedCluster, node: &Node) -> bool {
     let is_bare = !node.is_uninitialized() && node.provider_id.is_empty();
     is_bare && !node.is_terminating && cluster.ccms.iter().any(|ccm| ccm.initializes)

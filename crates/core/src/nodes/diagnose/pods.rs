@@ -11,7 +11,7 @@ use crate::nodes::{
     reason::Reason,
 };
 
-/// Why a container waits before it starts, or between two runs: words of the kubelet.
+/// The kubelet's reason for a container that waits between two runs.
 const BETWEEN_RUNS: &str = "CrashLoopBackOff";
 
 pub(super) fn check(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
@@ -42,7 +42,7 @@ pub(super) fn check(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
     if others.iter().any(|pod| pod.is_ready && (pod.terminated.is_none() || leads(diagnosed, evidence, pod))) {
         return;
     }
-    // Its container may live although its kubelet does not.
+    // The container may still run although its kubelet is dead.
     let is_led = stuck.iter().any(|pod| diagnosed.is_held_by(evidence, pod));
     if let Some(pod) = stuck.first().filter(|_| others.is_empty() && !is_led) {
         find_stuck(diagnosed, pod);
@@ -58,7 +58,7 @@ pub(super) fn check(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
     }
 }
 
-/// Whether a pod is being deleted on a node that is gone, or whose kubelet is silent: nothing confirms that it has ended.
+/// Whether a pod is being deleted on a node that is gone or whose kubelet does not report, so that nothing confirms its end.
 fn is_stuck(evidence: &Evidence, pod: &Pod) -> bool {
     let is_host = |node: &Node| node.name == pod.node && node.has_live_kubelet();
     pod.is_terminating && !evidence.nodes.iter().any(is_host)
@@ -87,7 +87,7 @@ fn unscheduled(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pods: &[&Pod])
     }
 }
 
-/// A pod that is on a node.
+/// Checks a pod that is scheduled to a node.
 fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
     let (name, full) = (diagnosed.name.clone(), pod.key());
     let (waiting, message) = pod.waiting.clone().unwrap_or_default();
@@ -96,7 +96,7 @@ fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
         let (reason, text) = pod.terminated.clone().unwrap_or((waiting, message));
         let last = log::last_words(&text);
         let shown = format!("{reason}: {last}");
-        // Without the lease it ends, and says before why it could not renew it.
+        // A leader that loses the lease logs why the renewal failed, and then exits.
         let is_lost = last.contains("leaderelection lost");
         if log::misses_api_server(last) || (is_lost && log::misses_api_server(&text)) {
             let cause = format!("pod {full} of {name} does not reach the API server, and ends");
@@ -127,12 +127,12 @@ fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
     }
 }
 
-/// Whether the pod has recovered: it is ready and holds the lease.
+/// Whether the pod has recovered: the pod is ready and holds the lease.
 fn leads(diagnosed: &DiagnosedCcm, evidence: &Evidence, pod: &Pod) -> bool {
     pod.is_ready && (evidence.leases.is_none() || diagnosed.log.leads() || diagnosed.is_held_by(evidence, pod))
 }
 
-/// For clouds with a node manager: what is wrong with it on a node.
+/// Returns the problem of the node manager on a node, for clouds with a node manager.
 pub(super) fn of_node_manager(diagnosed: &DiagnosedCcm, node: &Node, evidence: &Evidence) -> Option<Finding> {
     let pods = diagnosed.ccm.node_manager.as_ref()?;
     if is_young(&node.created, evidence) {

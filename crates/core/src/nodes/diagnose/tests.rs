@@ -73,7 +73,7 @@ fn lease(holder: &str) -> Lease {
     }
 }
 
-/// A cluster in which nothing is wrong but that `a` waits for a reason that nobody knows.
+/// A healthy cluster, except that `a` waits for an unknown reason.
 fn evidence() -> Evidence {
     let ccm = CcmEvidence {
         identity: CcmIdentity {
@@ -116,7 +116,7 @@ fn logs(evidence: &mut Evidence, lines: &[&str]) {
     evidence.ccms[0].log = Some(headed.collect());
 }
 
-/// The newest attempt for `a` has failed.
+/// Makes the newest attempt for `a` fail with this error.
 fn fails(evidence: &mut Evidence, error: &str) {
     logs(evidence, &[&format!("error syncing 'a': failed to get instance metadata for node a: {error}, requeuing")]);
 }
@@ -151,7 +151,7 @@ fn not_ready(node: &mut Node) {
     node.ready = Some(Ready { status: "Unknown".into(), since: LONG_AGO.into(), ..Ready::default() });
 }
 
-/// Each reason, evidence of `a` in which only it is found, and evidence that differs a little, in which it is not found.
+/// Each reason with a change that shows only this reason for `a`, and a similar change that does not show it.
 const CASES: &[(Reason, Change, Change)] = &[
     (Reason::NotInstalled, |e| e.ccms[0].is_installed = Some(false), |e| e.ccms[0].is_installed = None),
     (
@@ -181,7 +181,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             first(e).waiting = Some(("CrashLoopBackOff".into(), "back-off".into()));
             first(e).terminated = Some(("Error".into(), "F0101 no ClusterID found".into()));
         },
-        // It crashed once, some day, and leads since then.
+        // The pod crashed once in the past, and has led since.
         |e| {
             first(e).restarts = 4;
             first(e).terminated = Some(("Error".into(), "leaderelection lost".into()));
@@ -403,7 +403,7 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::OtherCloudProviderID,
         |e| initialized(e, |node| node.provider_id = "rke2://a".into()),
-        // A node of another cloud that waits for nothing.
+        // A node of another cloud that does not wait.
         |e| initialized(e, |node| node.provider_id = "metal://a".into()),
     ),
     (
@@ -438,7 +438,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             e.ccms[0].pod_events = vec!["FailedCreatePodSandBox: no network".into()];
             e.leases = Some(Vec::new());
         },
-        // Its own network is that of the host, and the node waits for the network until it is initialized.
+        // The pod uses the network of the host, and the node waits for the network until it is initialized.
         |e| e.nodes[0].ready.as_mut().unwrap().lacks_network = true,
     ),
     (
@@ -482,7 +482,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             e.leases.as_mut().unwrap().push(Lease { name: "other".into(), ..lease("c_2") });
         },
         |e| {
-            // The CCM of k3s that only serves its load balancers.
+            // The CCM of k3s that serves only its load balancers.
             let other = Pod {
                 name: "k3s".into(),
                 node: "c".into(),
@@ -541,7 +541,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             initialized(e, |node| node.is_terminating = true);
             e.events = Some(vec![event("DeletingNode", "cloud-node-lifecycle-controller", "a")]);
         },
-        // Somebody else deletes it.
+        // Another client deletes the node.
         |e| initialized(e, |node| node.is_terminating = true),
     ),
     (
@@ -550,7 +550,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             initialized(e, not_ready);
             e.events = Some(vec![event("DeletingNodeFailed", "cloud-node-lifecycle-controller", "a")]);
         },
-        // It was another node of this name.
+        // The deleted node was a different one with this name.
         |e| {
             initialized(e, not_ready);
             let before = NodeEvent {
@@ -590,7 +590,7 @@ const CASES: &[(Reason, Change, Change)] = &[
                 node.has_pod_cidr = false;
             });
         },
-        // Nobody allocates any.
+        // Nothing allocates subnets.
         |e| {
             initialized(e, |_| {});
             e.nodes.iter_mut().for_each(|node| node.has_pod_cidr = false);
@@ -622,7 +622,7 @@ const CASES: &[(Reason, Change, Change)] = &[
         |e| e.ccms[0].node_manager = Some(vec![pod()]),
         |e| e.ccms[0].node_manager = Some(vec![Pod { node: "a".into(), ..pod() }]),
     ),
-    // Its kubelet still reports, and will stop it.
+    // The kubelet still reports, and will stop the pod.
     (Reason::PodStuckTerminating, gone::stuck, |e| first(e).is_terminating = true),
     (Reason::CauseUnknown, |e| fails(e, "the moon is full"), |e| e.nodes[0].created = JUST_NOW.into()),
 ];
@@ -703,7 +703,7 @@ fn a_node_belongs_to_the_ccm_of_its_cloud_and_without_an_id_to_all_that_initiali
     assert_eq!(of(2), ("", State::NotManaged));
     evidence.ccms[1].pods.as_mut().unwrap()[0].controllers = None;
     assert_eq!(diagnose(&evidence)[0].provider, "aws,hcloud");
-    // On OpenShift a provider may not say how its providerIDs begin.
+    // On OpenShift a provider may not declare the prefixes of its providerIDs.
     evidence.ccms.truncate(1);
     evidence.ccms[0].identity.provider_ids.clear();
     assert_eq!(diagnose(&evidence)[2].state, State::Initialized);
@@ -722,7 +722,7 @@ fn a_cause_has_no_words_of_others() {
     }
 }
 
-/// Pieces of log lines, put together at random.
+/// Pieces of log lines, combined at random.
 const PIECES: [&str; 14] = [
     "E0101 11:59:59.000000       1 node_controller.go:237] ",
     "error syncing 'a': ",
@@ -744,7 +744,7 @@ const PIECES: [&str; 14] = [
 fn no_log_can_steer_a_terminal_or_make_this_panic() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = |below: usize| {
-        // xorshift: any sequence does, and a failure must come again.
+        // xorshift: any sequence works, but a failure must be reproducible.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -792,7 +792,7 @@ fn who_leads_by_its_log_leads_whatever_the_machine_is_called() {
     evidence.leases = Some(vec![lease("host-of-b_1")]);
     evidence.ccms[0].log = Some(lines(&["successfully acquired lease kube-system/cloud-controller-manager"]));
     assert_eq!(reasons(&diagnose(&evidence), "a"), [Reason::CauseUnknown]);
-    // It crashed once, some day, and leads since then.
+    // The pod crashed once in the past, and has led since.
     first(&mut evidence).restarts = 1;
     first(&mut evidence).terminated = Some(("Error".into(), "leaderelection lost".into()));
     assert_eq!(reasons(&diagnose(&evidence), "a"), [Reason::CauseUnknown]);
@@ -805,7 +805,7 @@ fn an_additional_ccm_with_another_lease_does_not_initialize_nodes() {
     let mut evidence = evidence();
     let additional = Pod { name: "companion".into(), node: "b".into(), lease_name: "own".into(), ..pod() };
     evidence.other_pods = Some(vec![additional]);
-    // On the same machine: it holds the lease of nobody else.
+    // On the same machine: the holder is the same.
     assert!(!reasons(&diagnose(&evidence), "a").contains(&Reason::TwoCCMs));
     evidence.other_pods = None;
     let observations = diagnose(&evidence).swap_remove(0).observations;

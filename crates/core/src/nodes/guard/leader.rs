@@ -1,8 +1,8 @@
-//! The pod that leads, and since when (pure).
+//! The leader, and the time when it began to lead (pure).
 //!
-//! The requests of a cloud-controller-manager count only once its leader has led for long without a change. The holder
-//! of the lease has to be a pod of the current rollout: the container of an old pod may outlive its kubelet, and still
-//! have the configuration that has just been corrected.
+//! The requests of a cloud-controller-manager count only after its leader has led for long enough without a change. The lease holder must
+//! be a pod of the current rollout: the container of an old pod may outlive its kubelet and still use the configuration that has just been
+//! corrected.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::nodes::{
     observed,
 };
 
-/// The labels by which the controllers of Deployments and `DaemonSets` tell the pods of one template from those of another.
+/// The labels by which the Deployment and DaemonSet controllers distinguish pods of different templates.
 const TEMPLATE_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
-/// Since when the holder of a live lease has held it; `pods` are the live pods of the workload.
-/// Fails if nobody holds the lease, it does not say since when, or its holder is not known to be a pod of the current rollout.
+/// Returns the time when the holder of a live lease acquired it; `pods` are the live pods of the workload.
+/// Fails if the lease has no holder or no such time, or if its holder is not known to be a pod of the current rollout.
 pub fn leads_since(lease: &Value, pods: &[Value]) -> Result<Timestamp, String> {
     let held = Lease::of(lease);
     if held.holder.is_empty() {
@@ -39,7 +39,7 @@ pub fn leads_since(lease: &Value, pods: &[Value]) -> Result<Timestamp, String> {
     Ok(since)
 }
 
-/// The template of the newest pods: once a workload's controller has seen a template, it makes no pod of an earlier one.
+/// Returns the template of the newest pods: after a workload's controller has seen a template, it creates no pod of an earlier one.
 fn current_template(pods: &[Value]) -> Option<&str> {
     let stays = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
     let newest = stays.clone().filter_map(created).max()?;
@@ -85,11 +85,11 @@ mod tests {
         };
         refused("c_1", &rolled_out, "c_1 holds the lease ccm, and is none of the pods");
         refused("", &rolled_out, "nobody holds the lease ccm");
-        // Its kubelet is dead, and its container lives.
+        // The kubelet is dead, and the container still runs.
         let old = [pod("a", "2", "02:00"), pod("b", "1", "01:00")];
         refused("b_1", &old, "pod ccm-b-1 leads, which is not known to be of the current rollout");
         assert!(since("a_1", &old).is_ok());
-        // Two pods of one node cannot be told apart by its name.
+        // The name of the node cannot distinguish two of its pods.
         refused("b_1", &[pod("b", "2", "02:00"), pod("b", "1", "01:00")], "is not known to be of the current rollout");
         refused("a_1", &[pod("a", "2", "02:00"), pod("b", "1", "02:00")], "is not known to be of the current rollout");
         let mut going = pod("a", "2", "02:00");

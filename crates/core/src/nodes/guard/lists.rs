@@ -1,8 +1,7 @@
-//! The list in the policy, and the names in the role (pure).
+//! The list in the policy and the names in the role (pure).
 //!
-//! Both have to allow a deletion. A node is listed first. It is granted once the list has been live long enough for
-//! every API server to have read it. Withdrawal has the reverse order. So whenever a name is granted, the list decides
-//! about it.
+//! Both must allow a deletion. A node is listed first, and granted once the list has been live long enough for every API server to have
+//! read it. Withdrawal uses the reverse order. So the list applies to every granted name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,21 +11,21 @@ use std::{
 use super::Entry;
 use crate::facts::ccm::Deletable;
 
-/// How long a list must have been live: each API server refreshes its policies every second.
+/// The time for which a list must have been live: each API server refreshes its policies every second.
 pub const REFRESH: Duration = Duration::from_secs(5);
 
 /// The live policy and role.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// The entries of the policy, each with the time for which it has been seen; `None` if the policy or its binding is not as
-    /// planned.
+    /// The entries of the policy, each with the time for which it has been seen; `None` if the policy or its binding differs from
+    /// the plan.
     pub listed: Option<BTreeMap<String, Duration>>,
     /// The names that the role grants.
     pub granted: BTreeSet<String>,
 }
 
-/// The next lists, and when the following ones are due. Only what is `recorded` in the status, as `NAME/UID`, is granted: so
-/// deletions are counted even if the operator ends.
+/// Returns the next lists, and the time until the following ones are due. Grants only nodes that are `recorded` in the status as
+/// `NAME/UID`, so that deletions are counted even if the operator exits.
 pub fn next(confirmed: &[Entry], recorded: &BTreeSet<&str>, live: &Live) -> (Deletable, Option<Duration>) {
     let none = BTreeMap::new();
     let seen = live.listed.as_ref().unwrap_or(&none);
@@ -38,13 +37,13 @@ pub fn next(confirmed: &[Entry], recorded: &BTreeSet<&str>, live: &Live) -> (Del
         if left.is_none() && recorded.contains(entry.node().as_str()) {
             lists.granted.insert(entry.name.clone());
         } else {
-            // What is not recorded yet will be by the end of this pass.
+            // An entry that is not recorded yet will be recorded by the end of this pass.
             let left = left.unwrap_or(REFRESH);
             due = Some(due.map_or(left, |due| due.min(left)));
         }
         lists.listed.insert(text);
     }
-    // What the role grants stays listed.
+    // Granted nodes stay listed.
     let name = |entry: &str| entry.split('/').next().unwrap_or_default().to_owned();
     lists.listed.extend(seen.keys().filter(|entry| live.granted.contains(&name(entry))).cloned());
     (lists, due)
@@ -79,7 +78,7 @@ mod tests {
         assert_eq!(next(&live(Some(&[]), &[])), (lists(&["a/u/t"], &[]), Some(second * 5)));
         assert_eq!(next(&live(Some(&[("a/u/t", 4)]), &[])), (lists(&["a/u/t"], &[]), Some(second)));
         assert_eq!(next(&live(Some(&[("a/u/t", 5)]), &[])), (lists(&["a/u/t"], &["a"]), None));
-        // Nothing is granted without a policy in force, and nothing that would not be counted.
+        // Nothing is granted without a policy in force, or without being counted.
         assert_eq!(next(&live(None, &["a"])).0, lists(&["a/u/t"], &[]));
         let unrecorded = super::next(&[entry("a", "t")], &BTreeSet::new(), &live(Some(&[("a/u/t", 9)]), &["a"]));
         assert_eq!(unrecorded, (lists(&["a/u/t"], &[]), Some(second * 5)));
@@ -91,7 +90,7 @@ mod tests {
         let next = |confirmed: &[Entry], live: &Live| next(confirmed, &recorded, live).0;
         assert_eq!(next(&[], &live(Some(&[("a/u/t", 9)]), &["a"])), lists(&["a/u/t"], &[]));
         assert_eq!(next(&[], &live(Some(&[("a/u/t", 9)]), &[])), lists(&[], &[]));
-        // A node that was ready meanwhile.
+        // The node was ready in the meantime.
         let again = [entry("a", "t2")];
         assert_eq!(next(&again, &live(Some(&[("a/u/t", 9)]), &["a"])), lists(&["a/u/t", "a/u/t2"], &[]));
         assert_eq!(next(&again, &live(Some(&[("a/u/t2", 9)]), &[])), lists(&["a/u/t2"], &["a"]));

@@ -1,4 +1,4 @@
-//! Each rule, with a case that it alone denies.
+//! Tests each rule with a case that only this rule denies.
 
 use super::*;
 use crate::nodes::node::{Ready, UNINITIALIZED};
@@ -10,7 +10,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// A worker of the cloud; not ready since `since`, if that is given.
+/// A worker of the cloud, unready since `since`, if given.
 fn node(name: &str, since: Option<i64>) -> Node {
     let status = if since.is_some() { "Unknown" } else { "True" };
     Node {
@@ -38,7 +38,7 @@ fn event(node: &str, last: i64) -> NodeEvent {
     }
 }
 
-/// Ten nodes, of which `gone` is; everything else is well.
+/// Ten nodes: the machine of `gone` is gone, and everything else is healthy.
 struct Case {
     nodes: Vec<Node>,
     events: Vec<NodeEvent>,
@@ -71,7 +71,7 @@ impl Case {
         &mut self.nodes[1]
     }
 
-    /// One more node whose machine is gone.
+    /// Loses the machine of one more node.
     fn lose(&mut self, name: &str, since: i64) {
         let lost = self.nodes.iter_mut().find(|one| one.name == name).unwrap();
         *lost = node(name, Some(since));
@@ -98,7 +98,7 @@ impl Case {
         self.decide().confirmed.into_iter().map(|entry| entry.name).collect()
     }
 
-    /// Why the only candidate stays.
+    /// Returns why the only candidate stays.
     fn why(&self) -> Why {
         let Decision { confirmed, waiting, .. } = self.decide();
         assert!(confirmed.is_empty() && waiting.len() == 1, "{confirmed:?} {waiting:?}");
@@ -148,7 +148,7 @@ fn each_fixed_rule_denies() {
     let with = |one: &mut Case, pool: &str| one.gone().labels = [("pool".to_owned(), pool.to_owned())].into();
     assert_eq!(case(select).why(), Why::NotSelected);
     assert_eq!(case(|one| (select(one), with(one, "b")).0).why(), Why::NotSelected);
-    // The others, which are not selected, are no proof that the credentials are right.
+    // The other nodes are not selected, so they do not prove that the credentials are right.
     assert_eq!(case(|one| (select(one), with(one, "a")).0).why(), Why::NoReadyNode);
     assert_eq!(case(|one| one.gone().is_kept = true).why(), Why::Kept);
     assert_eq!(case(|one| one.gone().taints = vec![UNINITIALIZED.into()]).why(), Why::Uninitialized);
@@ -189,7 +189,7 @@ fn nothing_that_is_not_as_kubernetes_writes_it_comes_near_the_policy() {
 
 #[test]
 fn a_node_must_not_have_been_ready_for_long_by_two_clocks() {
-    // By our clock only: the clock of the cloud-controller-manager is ahead.
+    // Too young only by the local clock: the clock of the cloud-controller-manager is ahead.
     let young = case(|one| {
         *one.gone() = node("gone", Some(-590));
         one.events[0].last = Some(at(15));
@@ -197,11 +197,11 @@ fn a_node_must_not_have_been_ready_for_long_by_two_clocks() {
     assert_eq!(young.why(), Why::Young(600, at(10)));
     assert_eq!(young.decide().due, Some(at(10)));
     assert_eq!(case(|one| one.settings.min_not_ready_seconds = 701).why(), Why::Young(701, at(1)));
-    // By the clock of the cloud-controller-manager only: ours is ahead, or it has not asked since.
+    // Too young only by the clock of the cloud-controller-manager: the local clock is ahead, or there was no attempt since.
     assert_eq!(case(|one| one.events[0].last = Some(at(-101))).why(), Why::NotAskedFor);
     assert_eq!(case(|one| one.events[0].last = Some(at(-100))).confirmed(), ["gone"]);
     assert_eq!(case(|one| one.events[0].last = Some(at(31))).why(), Why::ClocksDiffer);
-    // An Event in the future, which anybody can write, does not hide the genuine one.
+    // A forged Event in the future does not hide the genuine one.
     let forged = |one: &mut Case| one.events.insert(0, event("gone", 9999));
     assert_eq!(case(forged).confirmed(), ["gone"]);
     // A node that was ready meanwhile starts over.
@@ -244,7 +244,7 @@ fn the_rules_about_all_nodes_deny() {
     assert_eq!(case(|one| one.leads_since = None).why(), Why::NoLeader("nobody leads".into()));
     assert_eq!(case(|one| one.leads_since = Some(-599)).why(), Why::Unsettled(at(1)));
     assert_eq!(case(|one| one.leads_since = Some(-600)).confirmed(), ["gone"]);
-    // The others are of another cloud, or wait for their initialization, or are not ready for another cause.
+    // The other nodes belong to another cloud, wait for their initialization, or are not ready for another reason.
     let others: [fn(&mut Node); 3] = [
         |node| node.provider_id = "gce:///x".into(),
         |node| node.taints = vec![UNINITIALIZED.into()],
@@ -253,7 +253,7 @@ fn the_rules_about_all_nodes_deny() {
     for change in others {
         let alone = case(|one| one.nodes.iter_mut().filter(|node| node.name != "gone").for_each(change));
         assert_eq!(alone.why(), Why::NoReadyNode);
-        // It is told at once, whatever else is missing.
+        // This reason is reported at once, whatever else is missing.
         let early = Case { leads_since: None, unsettled: Some("it is rolled out"), ..alone };
         assert_eq!(early.why(), Why::NoReadyNode);
     }
@@ -271,7 +271,7 @@ fn many_at_once_are_the_sign_of_another_cause() {
     let many = Why::TooMany { would: 3, of: 10, may: 2, kept: 0 };
     assert_eq!(whys, [many.clone(), many.clone(), many.clone()], "before anything is old enough");
     assert!(many.is_alarm());
-    // What can never go is not in the way of the others; people are told of it.
+    // Nodes that can never be deleted do not block the others, but are reported.
     let mut kept = Case { nodes: case.nodes.clone(), events: case.events.clone(), ..Case::new() };
     kept.nodes.iter_mut().find(|one| one.name == "w1").unwrap().is_kept = true;
     assert_eq!(kept.confirmed(), ["w0", "gone"]);
@@ -281,7 +281,7 @@ fn many_at_once_are_the_sign_of_another_cause() {
     assert!(why.to_string().contains("1 more that it takes for gone are kept"), "{why}");
     case.settings.max_percent = 30;
     assert_eq!(case.confirmed(), ["w0", "gone"]);
-    // Nodes of others do not count, and one node may always go.
+    // Nodes of other clouds do not count, and one node may always be deleted.
     let mut few = Case::new();
     few.nodes.truncate(3);
     few.settings.max_percent = 1;
@@ -326,7 +326,7 @@ fn what_people_allow_passes_the_limits_and_no_fixed_rule() {
     assert_eq!(allowed(|one| one.gone().is_kept = true).why(), Why::Kept);
     assert_eq!(allowed(|one| one.obstacle = Some("bad")).why(), Why::Obstacle("bad".into()));
     assert_eq!(allowed(|one| one.gone().uid = "another".into()).decide(), Decision::default());
-    // It came back, and went away again.
+    // The node became ready, and failed again.
     assert_eq!(allowed(|one| *one.gone() = node("gone", Some(-60))).decide(), Decision::default());
 }
 
@@ -344,12 +344,12 @@ fn a_confirmed_node_that_is_gone_was_deleted_and_is_remembered_for_an_hour() {
     let now = deleted(&before, 0);
     let gone = Deleted { node: "gone".into(), uid: "uid-gone".into(), at: at(0).to_string() };
     assert_eq!(now, [known, gone.clone()]);
-    // Until the next status it is not counted twice, and later it is forgotten.
+    // The deletion is not counted twice before the next status, and is forgotten later.
     let before = Deletion { deleted: now, ..before };
     assert_eq!(deleted(&before, 1), std::slice::from_ref(&gone));
     let before = Deletion { confirmed: Vec::new(), ..before };
     assert_eq!(deleted(&before, 3600), []);
-    // A clock that goes back does not make it count for longer than an hour.
+    // A clock that is set back does not make the deletion count for longer than an hour.
     assert_eq!(counts_for(&gone, at(-500)), Duration::from_secs(3600));
 }
 
@@ -366,7 +366,7 @@ fn the_list_does_not_become_too_long_for_the_api_server() {
     let length: usize = confirmed.iter().map(|entry| entry.to_string().len() + 4).sum();
     assert!((LONGEST_LIST - 400..=LONGEST_LIST).contains(&length), "{length}");
     assert!(waiting.iter().all(|one| one.why == Why::ListFull) && confirmed.len() + waiting.len() == 400);
-    // The limit of an hour names what holds.
+    // The hourly limit reports the effective number.
     case.settings.max_per_hour = 1000;
     assert!(Why::PerHour(MOST).to_string().starts_with("256 nodes"));
 }

@@ -135,7 +135,7 @@ fn a_deletion_counts_unless_an_error_follows_and_one_more_try_of_a_deleted_node_
         (&[tries, denied], &[]),
         (&[tries, denied, tries], &["a"]),
         (&[tries, denied, tries, tries, gone], &["a"]),
-        // Somebody else was faster.
+        // Another client was faster.
         (&[tries, denied, tries, gone], &[]),
         (&[tries, tries, denied], &[]),
     ] {

@@ -44,7 +44,7 @@ fn a_pod_that_is_stuck_is_named_with_its_node_and_the_command() {
     let observations = &found[0].observations;
     let pods = observations.iter().find(|one| one.what.starts_with("the pods of")).unwrap();
     assert_eq!(pods.showed, "0 of 1 are ready: ccm-1 (it is being deleted)");
-    // The node is gone, and its pods go a moment later.
+    // The node is gone, and its pods follow a moment later.
     assert_eq!(reasons(&diagnose(&also(|e| drop(e.nodes.remove(1)))), "a"), [Reason::PodStuckTerminating]);
 }
 
@@ -66,10 +66,10 @@ fn a_pod_is_stuck_only_where_no_kubelet_reports() {
 #[test]
 fn a_pod_that_is_being_deleted_counts_as_long_as_it_leads() {
     let unknown = [Reason::CauseUnknown];
-    // Its container lives although its kubelet does not.
+    // The container still runs although its kubelet is dead.
     let leads = also(|e| e.leases = Some(vec![lease("b_1")]));
     assert_eq!(reasons(&diagnose(&leads), "a"), unknown);
-    // An ordinary rollout: it is ready, and renews the lease, until it ends.
+    // An ordinary rollout: the pod is ready and renews the lease until it ends.
     assert_eq!(reasons(&diagnose(&with(|e| first(e).is_terminating = true)), "a"), unknown);
 }
 
@@ -88,7 +88,7 @@ fn beside_a_pod_that_is_stuck_the_other_one_counts() {
             |e| add(e, Pod { phase: "Pending".into(), node: String::new(), is_ready: false, ..other() }),
             Reason::Unschedulable,
         ),
-        // It has been told better, and the old one had been told to leave nodes alone.
+        // The new pod has a corrected configuration, and the old pod did not run the node controllers.
         (
             |e| {
                 first(e).controllers = Some(vec![Controller::Service]);
@@ -129,7 +129,7 @@ fn no_advice_for_a_server_makes_it_leave_etcd_unseen() {
         let ordinary = fixes(&evidence);
         evidence.nodes.iter_mut().filter(|node| node.name == "a").for_each(|node| node.is_etcd = true);
         let of_server = fixes(&evidence);
-        // Also where another node than the server waits: the pod may be on one.
+        // Also if the waiting node is no server, because the pod may be on one.
         for fix in ordinary.iter().filter(|_| *reason == PodStuckTerminating).chain(&of_server) {
             let names_node = fix.to_lowercase().contains("delete the node") || fix.contains("its Node");
             assert!(!names_node || fix.contains("etcd"), "{reason}: {fix}");
@@ -176,12 +176,12 @@ fn a_node_of_no_cloud_has_no_findings_and_one_that_a_cloud_knows_has() {
     let no_cloud = (State::NoCloud, String::new(), Vec::new());
     assert_eq!(of(|e| initialized(e, |node| node.provider_id.clear())), no_cloud);
     assert_eq!(of(|e| initialized(e, |node| node.provider_id = "k3s://a".into())), no_cloud);
-    // The cloud-controller-manager of AWS looks after it.
+    // The cloud-controller-manager of AWS is responsible for the node.
     let owned = of(|e| initialized(e, |node| node.network_unavailable = "NoRouteCreated".into()));
     assert_eq!(owned, (State::Initialized, "aws".into(), vec![Reason::NoRoute]));
     let tainted = of(|e| e.nodes[0] = waiting("a"));
     assert_eq!(tainted, (State::Uninitialized, "aws".into(), vec![Reason::CauseUnknown]));
-    // It counts among nobody's nodes.
+    // The node belongs to no cloud-controller-manager.
     let other = diagnose(&with(|e| {
         e.nodes[2].provider_id.clear();
         e.nodes[2].has_no_cloud = true;
@@ -211,7 +211,7 @@ fn a_deletion_whose_event_was_dropped_is_known_by_the_status_or_the_log() {
         assert_eq!((found.state, found.provider.as_str()), (State::Deleted, "aws"));
         Some((found.since, found.findings.into_iter().next().unwrap().evidence))
     };
-    // The Event of the attempt that has succeeded was dropped: those that are left are of an attempt that has failed.
+    // The Event of the successful attempt was dropped: the remaining Events are from a failed attempt.
     let dropped = [("DeletingNode", "2026-01-01T11:55:00Z"), ("DeletingNodeFailed", "2026-01-01T11:55:00Z")];
     assert_eq!(of(&dropped, &[line, denied], false), None, "somebody else has deleted it");
     assert_eq!(of(&dropped, &[line, denied, line], false), Some((None, line.into())));
