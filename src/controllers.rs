@@ -157,7 +157,7 @@ impl Controllers {
                     () = files.next() => Some(true),
                     Some(_) = leaderships.next() => Some(false),
                     () = self.view.target.diagnoser.diagnoses.answered() => Some(false),
-                    Some(()) = OptionFuture::from(self.operator.as_mut().and_then(|operator| operator.ccms.as_mut()).map(|ccms| ccms.snapshots.answered())) => Some(false),
+                    Some(()) = OptionFuture::from(self.operator.as_mut().and_then(Operator::ccms).map(|ccms| ccms.snapshots.answered())) => Some(false),
                     () = self.rewound.notified() => {
                         self.view.target.observer.watches.restart();
                         Some(false)
@@ -176,7 +176,7 @@ impl Controllers {
 
     /// Withdraws the permissions to delete nodes, which must not remain while no operator runs.
     async fn withdraw(&mut self) {
-        if let Some(ccms) = self.operator.as_mut().and_then(|operator| operator.ccms.as_mut()) {
+        if let Some(ccms) = self.operator.as_mut().and_then(Operator::ccms) {
             let withdrawn = tokio::time::timeout(WITHDRAWAL, ccms.withdraw(&mut self.view)).await;
             if withdrawn.is_err() {
                 ccms.warn_of_permissions(&self.view);

@@ -120,9 +120,9 @@ async fn ccm_pods(client: &Client, namespace: &str) -> ReadResult<Vec<Pod>> {
 async fn identities(client: &Client, catalog: &Catalog, evidence: &mut Evidence) -> Result<Vec<CcmIdentity>, Error> {
     // On OpenShift the operator ignores every `CloudControllerManager` as well.
     let openshift = on_openshift(client, catalog).await;
-    if let Ok(Some(identity)) = openshift {
+    if let Ok(Some(identities)) = openshift {
         evidence.has_infrastructure = true;
-        return Ok(identity.into_iter().collect());
+        return Ok(identities);
     }
     match ccms(client).await? {
         // If the kind is served, an unreadable Infrastructure does not matter.
@@ -172,8 +172,8 @@ fn asked_for(live: &Value, catalog: &Catalog) -> ReadResult<CcmIdentity> {
     })
 }
 
-/// Returns the cloud-controller-manager of an OpenShift cluster, if its platform has one; `None` if the cluster is not OpenShift.
-async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Option<CcmIdentity>>, Error> {
+/// Returns the cloud-controller-manager of an OpenShift cluster, or none if its platform has none; `None` if this is not OpenShift.
+async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Vec<CcmIdentity>>, Error> {
     let document = &PLATFORM_DOCUMENT;
     let live = match read::get(client, &document.kind, "", document.name).await {
         Err(Error::NotServed(_)) => None,
@@ -184,7 +184,8 @@ async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Optio
     let what = || request::describe_objects(&document.kind, "", document.name);
     documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
     let provider = catalog.provider(&documents.facts(&Settings::default()));
-    Ok(Some(provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE))))
+    let identity = provider.and_then(|one| CcmIdentity::openshift(one, &live, DEFAULT_NAMESPACE));
+    Ok(Some(identity.into_iter().collect()))
 }
 
 /// Adds the evidence about cloud-controller-managers, and the leases in their namespaces and in `more`; if `is_thorough`,

@@ -242,7 +242,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     let written = write::write(&args.dest_dir, &[""], &files, readers, args.force)?;
     let has_namespace = get(&seen.client, &NAMESPACE, "", proposed.namespace()).await?.is_some();
     let (access, flags) = (args.cluster.connection.access(), args.for_migration());
-    let situation = StepsInput {
+    let input = StepsInput {
         proposed,
         has_namespace,
         access: &access,
@@ -252,8 +252,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
         has_operator: seen.has_operator,
         operator_namespace: &args.operator_namespace,
     };
-    let steps =
-        if args.from_existing { situation.migration(migrated, permissions) } else { situation.first(&seen.existing) };
+    let steps = if args.from_existing { input.migration(migrated, permissions) } else { input.first(&seen.existing) };
     Ok(InitReport {
         cluster: ClusterSummary {
             kubernetes: cluster.minor.to_string(),

@@ -139,8 +139,10 @@ impl PolicyArgs {
     fn accept(&self, target: &str, loaded: LoadedPackage) -> anyhow::Result<Provider> {
         let parsed_providers = target::parsed_providers(&loaded);
         if loaded.form == Form::BuiltIn {
-            let provider = Provider::of(loaded.package.name(), &parsed_providers)?;
-            return if self.provider_policy.is_some() { Err(wrong_usage(NO_POLICY)) } else { Ok(provider) };
+            if self.provider_policy.is_some() {
+                return Err(wrong_usage(NO_POLICY));
+            }
+            return Ok(Provider::of(loaded.package.name(), &parsed_providers)?);
         }
         let policy = self.read()?;
         self.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);

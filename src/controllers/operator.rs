@@ -10,8 +10,7 @@ pub(super) struct Operator {
     authority: Authority,
     is_dry_run: bool,
     openshift: Option<OpenShiftFleet>,
-    /// The fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.
-    pub(super) ccms: Option<Ccms>,
+    ccms: Option<Ccms>,
 }
 
 impl Operator {
@@ -36,6 +35,11 @@ impl Operator {
             view.publish_tls();
             Ccms::new(authority.clone(), executor(view, *is_dry_run))
         })
+    }
+
+    /// Returns the fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.
+    pub(super) fn ccms(&mut self) -> Option<&mut Ccms> {
+        self.ccms.as_mut()
     }
 }
 

@@ -88,12 +88,10 @@ impl<'a> Readiness<'a> {
     }
 
     fn has(&self, object: &Object) -> bool {
-        let (owner, is_live) = (owner(object.value()), self.observer.live(object).is_some());
+        let (owner, is_live) = (owner(object.value()), || self.observer.live(object).is_some());
         // A live grant is withdrawn even if other objects wait.
-        let is_live_grant = is_of_guard(object.value()) && is_live;
-        let is_new_workload = object.pod_spec().is_some() && !is_live;
-        let is_open = is_live_grant || !self.closed.contains(owner);
-        let has_lock = !is_new_workload || !self.unlocked.contains(owner);
+        let is_open = !self.closed.contains(owner) || (is_of_guard(object.value()) && is_live());
+        let has_lock = !self.unlocked.contains(owner) || object.pod_spec().is_none() || is_live();
         let is_unseen = self.unseen.contains(&Location::of(object));
         is_open && has_lock && !is_unseen && !self.withheld.is_retry_pending(&object.key())
     }

@@ -14,7 +14,7 @@ fn existing(kind: &str, name: &str, arguments: &Value, annotations: &Value) -> E
     Existing::of(&live, &descriptors).unwrap()
 }
 
-fn situation<'a>(proposed: &'a ProposedCcm, access: &'a Access) -> StepsInput<'a> {
+fn input<'a>(proposed: &'a ProposedCcm, access: &'a Access) -> StepsInput<'a> {
     StepsInput {
         proposed,
         cluster: CLUSTER,
@@ -50,10 +50,10 @@ fn what_others_have_written_is_no_part_of_the_shell() {
         objects: vec![json!({"kind": "Role", "metadata": {"name": evil, "namespace": evil}})],
         ..Permissions::default()
     };
-    let mut situation = situation(&proposed, &access);
-    situation.has_namespace = false;
+    let mut input = input(&proposed, &access);
+    input.has_namespace = false;
     for all in [[of_helm.clone()], [plain.clone()]] {
-        let InitSteps { next, back, clean_up } = situation.migration(&all, &permissions);
+        let InitSteps { next, back, clean_up } = input.migration(&all, &permissions);
         for command in commands(&next).into_iter().chain(commands(&back)).chain(commands(&clean_up)) {
             assert!(!command.contains('\n'), "{command}");
             // The untrusted text occurs only in quotes.
@@ -74,8 +74,8 @@ fn flags_in_a_title_are_words_of_the_shell() {
     proposed.set("leaderElection.leaseName", evil);
     proposed.set("credentials.secretRef.name", evil);
     let access = Access::default();
-    let situation = StepsInput { has_operator: true, ..situation(&proposed, &access) };
-    let titles: Vec<_> = situation.first(&[]).next.into_iter().map(|step| step.title).collect();
+    let input = StepsInput { has_operator: true, ..input(&proposed, &access) };
+    let titles: Vec<_> = input.first(&[]).next.into_iter().map(|step| step.title).collect();
     for flag in ["--image-repositories $'x; ", "--leases $'x; ", "--secrets $'x; "] {
         assert!(titles.iter().any(|title| title.contains(flag)), "{titles:?}");
     }
@@ -99,9 +99,9 @@ fn every_command_reaches_the_cluster_that_was_looked_at() {
     let mut seen = 0;
     for has_operator in [true, false] {
         for all in [[of_helm.clone()], [plain.clone()]] {
-            let situation = StepsInput { has_operator, ..situation(&proposed, &access) };
-            let InitSteps { next, back, clean_up } = situation.migration(&all, &permissions);
-            let first = situation.first(&all).next;
+            let input = StepsInput { has_operator, ..input(&proposed, &access) };
+            let InitSteps { next, back, clean_up } = input.migration(&all, &permissions);
+            let first = input.first(&all).next;
             for command in [&next, &back, &clean_up, &first].map(|steps| commands(steps)).concat() {
                 let flag = if command.starts_with("helm ") { "--kube-context" } else { "--context" };
                 let has_it = command.contains(&format!("--kubeconfig=k {flag}='prod 1'"));
@@ -121,8 +121,8 @@ fn a_release_is_uninstalled_once_and_only_if_nothing_else_is_seen_in_it() {
     for one in &mut both {
         one.of_release.clone_from(&keys);
     }
-    let situation = situation(&proposed, &access);
-    let InitSteps { next, back, .. } = situation.migration(&both, &Permissions::default());
+    let input = input(&proposed, &access);
+    let InitSteps { next, back, .. } = input.migration(&both, &Permissions::default());
     let of_helm = |steps| commands(steps).into_iter().filter(|one| one.starts_with("helm ")).collect::<Vec<_>>();
     let [manifest, history] =
         ["helm get manifest ccm --namespace ns", "helm history ccm --namespace ns"].map(str::to_owned);
@@ -130,7 +130,7 @@ fn a_release_is_uninstalled_once_and_only_if_nothing_else_is_seen_in_it() {
     assert_eq!(of_helm(&back), [&history, "helm rollback ccm REVISION --namespace ns"]);
 
     both[0].of_release.push("Deployment shop/web".into());
-    let next = situation.migration(&both, &Permissions::default()).next;
+    let next = input.migration(&both, &Permissions::default()).next;
     assert_eq!(of_helm(&next), [manifest, history]);
     assert!(next.iter().any(|step| step.title.starts_with("TO DO: ") && step.title.contains("Deployment shop/web")));
 }
@@ -140,9 +140,9 @@ fn without_a_lease_the_operator_runs_before_the_old_one_is_stopped() {
     let mut proposed = ProposedCcm::new("main", "hcloud", "clouds");
     proposed.set("placement.apiServer", json!({"host": "fd00::10", "port": 6443}));
     let (access, old) = (Access::default(), existing("Deployment", "b", &json!(["--leader-elect=F"]), &json!({})));
-    let mut situation = situation(&proposed, &access);
-    situation.has_namespace = false;
-    let next = situation.migration(std::slice::from_ref(&old), &Permissions::default()).next;
+    let mut input = input(&proposed, &access);
+    input.has_namespace = false;
+    let next = input.migration(std::slice::from_ref(&old), &Permissions::default()).next;
     let all = commands(&next);
     let at =
         |part: &str| all.iter().position(|command| command.contains(part)).unwrap_or_else(|| panic!("{part}: {all:?}"));
@@ -156,10 +156,10 @@ fn without_a_lease_the_operator_runs_before_the_old_one_is_stopped() {
     ];
     assert!(order.map(at).is_sorted(), "{all:?}");
 
-    situation.has_namespace = true;
-    situation.flags = " --provider hcloud";
-    situation.folder = Path::new("-");
-    let first = situation.first(&[old]).next;
+    input.has_namespace = true;
+    input.flags = " --provider hcloud";
+    input.folder = Path::new("-");
+    let first = input.first(&[old]).next;
     assert_eq!(commands(&first)[0], "ccm-operator init --from-existing --provider hcloud --dest-dir ./-/migration");
     assert!(!commands(&first).concat().contains("create namespace"));
 }

@@ -25,21 +25,20 @@ pub struct Access {
 impl Access {
     /// The flags of kubectl and of this program; each begins with a space.
     pub fn flags(&self) -> String {
-        self.to_cluster(true)
+        // Every field is named, so that no flag of the connection is forgotten: `to_cluster` has the others.
+        let Self { kubeconfig: _, context: _, cluster: _, user: _, as_user, as_groups } = self;
+        let who = std::iter::once(("--as", as_user.as_ref()));
+        let who = who.chain(as_groups.iter().map(|group| ("--as-group", Some(group))));
+        self.to_cluster() + &joined(who)
     }
 
-    fn to_cluster(&self, impersonates: bool) -> String {
-        // Names every field, so that no flag of the connection is forgotten.
-        let Self { kubeconfig: _, context, cluster, user, as_user, as_groups } = self;
-        let to_cluster = joined([
+    fn to_cluster(&self) -> String {
+        joined([
             ("--kubeconfig", self.file().as_ref()),
-            ("--context", context.as_ref()),
-            ("--cluster", cluster.as_ref()),
-            ("--user", user.as_ref()),
-        ]);
-        let who = std::iter::once(("--as", as_user.as_ref()));
-        let who = joined(who.chain(as_groups.iter().map(|group| ("--as-group", Some(group)))));
-        if impersonates { to_cluster + &who } else { to_cluster }
+            ("--context", self.context.as_ref()),
+            ("--cluster", self.cluster.as_ref()),
+            ("--user", self.user.as_ref()),
+        ])
     }
 
     fn file(&self) -> Option<String> {
@@ -59,7 +58,7 @@ impl Access {
 
     /// kubectl for a command that impersonates another user.
     pub fn kubectl_as(&self, who: &str) -> String {
-        format!("kubectl{} --as={}", self.to_cluster(false), quoted(who))
+        format!("kubectl{} --as={}", self.to_cluster(), quoted(who))
     }
 
     /// Helm with these flags.
