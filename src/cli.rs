@@ -28,7 +28,6 @@ mod azure;
 mod cloud_config;
 mod cluster_reader;
 mod completion;
-mod controllers;
 mod diff;
 mod explain;
 mod flags;
@@ -39,9 +38,10 @@ mod init;
 mod limits;
 mod nodes;
 mod operator;
+mod operator_flags;
 mod preflight;
 mod provider;
-mod providers;
+mod provider_flags;
 mod render;
 mod status;
 mod version;
@@ -56,10 +56,10 @@ const LOST_LEASE: u8 = 3;
 /// The meanings of the exit codes of all commands, for the help.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; nothing was found
-  1  found: `diff` a change, `status` that the cluster is not healthy, `nodes` that something is wrong with a node,
-     `nodes retry` that a node still waits, `init` and `preflight` that a check refuses, `provider verify` a defect,
-     `provider list` a provider that is refused, `provider test` that no pod was ready
+  0  done; nothing is wrong
+  1  something is wrong: `diff` found a change, `status` an unhealthy cluster, `nodes` a problem of a node, `nodes retry`
+     a node that still waits, `init` and `preflight` a check that refuses, `provider verify` a defect, `provider list` a
+     provider that is refused, `provider test` no pod that was ready
   2  failed, or wrong usage; one line on standard error says why
   3  the lease was lost to another process
 ";
@@ -131,7 +131,7 @@ fn has_color(choice: ColorChoice, output: &impl IsTerminal) -> bool {
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub enum Command {
     /// Keep the cluster's cloud-controller-manager installed and report its status in the ClusterOperator.
-    Operator(controllers::OperatorArgs),
+    Operator(operator_flags::OperatorArgs),
     /// Show what the operator would change in the cluster, by dry runs; writes nothing.
     ///
     /// Exit code: 0 no changes, 1 changes, 2 failure, or the API server refuses an object.
@@ -165,7 +165,7 @@ pub enum Command {
     /// "If it does not become ready" in docs/any-kubernetes.md.
     Explain(explain::ExplainArgs),
     /// Sync the cloud's configuration and the trusted certificates in a separate process (by default `operator` syncs them too).
-    ConfigSync(controllers::ConfigSyncArgs),
+    ConfigSync(operator_flags::ConfigSyncArgs),
     /// Show the cloud configuration that would be synced for a cluster, without access to it.
     CloudConfig(cloud_config::CloudConfigArgs),
     /// Write the manifests of the bootstrap VM, of a cluster, or of an installation.

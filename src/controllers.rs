@@ -157,7 +157,7 @@ impl Controllers {
                     () = files.next() => Some(true),
                     Some(_) = leaderships.next() => Some(false),
                     () = self.view.target.diagnoser.diagnoses.answered() => Some(false),
-                    Some(()) = OptionFuture::from(self.operator.as_mut().and_then(Operator::ccms).map(|ccms| ccms.snapshots.answered())) => Some(false),
+                    Some(Some(())) = OptionFuture::from(self.operator.as_mut().map(Operator::answered)) => Some(false),
                     () = self.rewound.notified() => {
                         self.view.target.observer.watches.restart();
                         Some(false)

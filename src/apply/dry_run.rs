@@ -140,17 +140,14 @@ pub async fn refusal(client: &Client, object: &Object) -> Result<Option<RefusedM
     match ask(client, Steps::new(object, LiveState::Absent), true).await {
         // An object that is being deleted does not prove that its manifest is invalid.
         Ok(_) | Err(write::Error { source: Cause::BlockedByFinalizers(_), .. }) => Ok(None),
-        Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. }) if is_about_manifest(status.code) => {
+        // About the manifest, not about the caller's permissions or the API server's state. A schema error has the code 500.
+        Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. })
+            if matches!(status.code, 400 | 404 | 409 | 422 | 500) =>
+        {
             Ok(Some(RefusedManifest { pointer: pointer(field(&status)), message: status.message.replace('\n', " ") }))
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether a response is about the manifest, not about the caller's permissions or the API server's state. A schema error
-/// has the code 500.
-fn is_about_manifest(code: u16) -> bool {
-    matches!(code, 400 | 404 | 409 | 422 | 500)
 }
 
 /// Returns the field that a response names; empty if it names none.

@@ -17,7 +17,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use serde::Serialize;
 
-use super::{Cli, cluster_reader::ClusterReader, limits::name, providers::ProviderFlags};
+use super::{Cli, cluster_reader::ClusterReader, limits::name, provider_flags::ProviderFlags};
 use crate::{
     api::placement::ApiServer,
     cluster::{client, request::REQUEST_TIMEOUT},

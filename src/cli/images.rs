@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     facts::version::Minor,
-    provider::{Flavor, embedded, kubernetes::Kubernetes},
+    provider::{Flavor, embedded, kubernetes::KubernetesProvider},
     text::output,
 };
 
@@ -57,7 +57,7 @@ pub(super) fn run(args: &ImagesArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the requested providers.
-fn chosen(targets: &[String]) -> anyhow::Result<Vec<Kubernetes>> {
+fn chosen(targets: &[String]) -> anyhow::Result<Vec<KubernetesProvider>> {
     if targets.is_empty() {
         return Ok(embedded::catalog()?.kubernetes().cloned().collect());
     }
@@ -73,7 +73,7 @@ fn chosen(targets: &[String]) -> anyhow::Result<Vec<Kubernetes>> {
     targets.iter().map(of_target).collect()
 }
 
-fn list(provider: &Kubernetes, versions: &[Minor]) -> Vec<ImageRow> {
+fn list(provider: &KubernetesProvider, versions: &[Minor]) -> Vec<ImageRow> {
     let name = &provider.descriptor.name;
     let images = provider.descriptor.images.values();
     let each = images.flat_map(|image| versions.iter().map(move |minor| (image, *minor)));

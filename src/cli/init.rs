@@ -28,12 +28,12 @@ use crate::{
     proposal::{
         existing::Existing,
         proposed::{Handling, ProposedCcm, SecretFile},
-        provider::{Sign, signs},
+        provider::{Detected, signs},
         read,
         report::{ClusterSummary, ExistingSummary, InitReport},
         steps::{CCM_FILE, EXISTING_FILE, Permissions, SECRET_FILE, StepsInput, argument},
     },
-    provider::{Phase, catalog::Catalog, embedded, kubernetes::Kubernetes},
+    provider::{Phase, catalog::Catalog, embedded, kubernetes::KubernetesProvider},
     text::{output::printable, yaml},
 };
 
@@ -142,7 +142,7 @@ struct Seen {
 /// The proposed files, and the signs that led to them.
 struct Proposal {
     proposed: ProposedCcm,
-    sign: Sign,
+    sign: Detected,
     /// The workloads to migrate; the one with the lease comes first.
     migrated: Vec<Existing>,
     permissions: Permissions,
@@ -177,11 +177,11 @@ impl Seen {
     }
 
     /// Returns the requested provider, or the one that the signs or the user's answer show.
-    fn provider(&self, args: &InitArgs, existing: &[Existing]) -> anyhow::Result<(&Kubernetes, Sign)> {
+    fn provider(&self, args: &InitArgs, existing: &[Existing]) -> anyhow::Result<(&KubernetesProvider, Detected)> {
         let nodes = self.overview.nodes.as_deref().unwrap_or_default();
         let signs = signs(&self.catalog, nodes, existing);
         let sign = match &args.provider {
-            Some(provider) => Sign { provider: provider.clone(), because: "asked for".to_owned() },
+            Some(provider) => Detected { provider: provider.clone(), because: "asked for".to_owned() },
             None => ask::provider(&self.catalog, &signs)?,
         };
         let Ok(found) = self.catalog.kubernetes_of(&sign.provider) else {
@@ -194,7 +194,7 @@ impl Seen {
     }
 
     /// Whether a `CloudControllerManager` of this name exists, or an object of it that the operator did not create.
-    async fn is_taken(&self, provider: &Kubernetes, proposed: &ProposedCcm) -> anyhow::Result<bool> {
+    async fn is_taken(&self, provider: &KubernetesProvider, proposed: &ProposedCcm) -> anyhow::Result<bool> {
         let live = self.overview.ccms.as_deref().unwrap_or_default();
         if live.iter().any(|one| one["metadata"]["name"] == proposed.name.as_str()) {
             return Ok(true);
@@ -256,7 +256,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     Ok(InitReport {
         cluster: ClusterSummary {
             kubernetes: cluster.minor.to_string(),
-            distribution: cluster.distribution.known().name,
+            distribution: cluster.distribution.properties().name,
             nodes: overview.nodes.as_ref().ok().map(Vec::len),
             control_plane_nodes: cluster.control_plane_nodes,
         },

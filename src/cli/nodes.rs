@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     flags::{AnyCluster, OutputFormat, runtime},
-    providers::ProviderFlags,
+    provider_flags::ProviderFlags,
     watch,
 };
 use crate::{

@@ -18,11 +18,11 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{
-    controllers::{
+    flags::{own_namespace, runtime, wrong_usage},
+    operator_flags::{
         CONFIG_SYNC_LEASE, ConfigSyncArgs, ControllerGroup, ControllersArgs, HIGHLY_AVAILABLE, OperatorArgs,
         SINGLE_REPLICA,
     },
-    flags::{own_namespace, runtime, wrong_usage},
 };
 use crate::{
     cluster::request::REQUEST_TIMEOUT,
@@ -131,17 +131,17 @@ pub(super) fn run_operator(args: &OperatorArgs) -> anyhow::Result<()> {
     let runs = |group| args.controllers.iter().any(|one| *one == group || *one == ControllerGroup::All);
     let config_sync_lease = (runs(ControllerGroup::ConfigSync) && !args.dry_run).then_some(CONFIG_SYNC_LEASE);
     let operator = runs(ControllerGroup::Operator).then_some(args);
-    runtime()?.block_on(Settings { common: &args.common, operator, config_sync_lease }.run())
+    runtime()?.block_on(ProcessSettings { common: &args.common, operator, config_sync_lease }.run())
 }
 
 pub(super) fn run_config_sync(args: &ConfigSyncArgs) -> anyhow::Result<()> {
     let config_sync_lease = Some(args.leader_elect_resource_name.as_str());
-    runtime()?.block_on(Settings { common: &args.common, operator: None, config_sync_lease }.run())
+    runtime()?.block_on(ProcessSettings { common: &args.common, operator: None, config_sync_lease }.run())
 }
 
 /// The settings of a process.
 #[derive(Clone, Copy)]
-struct Settings<'a> {
+struct ProcessSettings<'a> {
     common: &'a ControllersArgs,
     /// The flags of the operator, if it runs in this process.
     operator: Option<&'a OperatorArgs>,
@@ -149,7 +149,7 @@ struct Settings<'a> {
     config_sync_lease: Option<&'a str>,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> ProcessSettings<'a> {
     /// Runs the operator, the config-sync controllers or both, until a signal arrives or one part of the process ends.
     async fn run(self) -> anyhow::Result<()> {
         let common = self.common;
@@ -180,7 +180,8 @@ impl<'a> Settings<'a> {
         let lead = async {
             let elects = common.leader_election.leader_elect && !self.is_dry_run();
             let timings = OptionFuture::from(elects.then(|| timings_of(given_timings, topology))).await;
-            let namespace = self.lease_namespace();
+            let namespace = common.leader_election.leader_elect_resource_namespace.clone();
+            let namespace = namespace.unwrap_or_else(|| self.own_namespace());
             leases.lead(&Elections { client, namespace, timings, rewound, was_missing: Arc::default() }).await
         };
         // Fused, because it is awaited again after it may have ended.
@@ -219,11 +220,6 @@ impl<'a> Settings<'a> {
 
     fn own_namespace(&self) -> String {
         self.common.operator_namespace.clone().unwrap_or_else(own_namespace)
-    }
-
-    fn lease_namespace(&self) -> String {
-        let given = self.common.leader_election.leader_elect_resource_namespace.clone();
-        given.unwrap_or_else(|| self.own_namespace())
     }
 
     /// Creates a client for the API server that counts its requests.

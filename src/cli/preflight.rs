@@ -8,7 +8,7 @@ use kube::Client;
 
 use super::{
     flags::{AnyCluster, OutputFormat, print, runtime},
-    providers::ProviderFlags,
+    provider_flags::ProviderFlags,
 };
 use crate::{
     facts::{self, ccm::Ccm},

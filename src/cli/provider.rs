@@ -14,7 +14,7 @@ use crate::{
         Flavor, Phase, Provider, embedded,
         external::{self, Pinning, ProviderRequest, policy::PolicyFile},
         folder::ParsedProvider,
-        package::read::{Form, LoadedPackage},
+        package::read::{LoadedPackage, PackageFormat},
         verify::{self, DRY_RUN, Finding, Policy, policy::policy_for},
     },
     text::output,
@@ -138,7 +138,7 @@ impl PolicyArgs {
     /// Returns the provider of a package if the operator would accept it. Otherwise fails, and prints the policy that would allow it.
     fn accept(&self, target: &str, loaded: LoadedPackage) -> anyhow::Result<Provider> {
         let parsed_providers = target::parsed_providers(&loaded);
-        if loaded.form == Form::BuiltIn {
+        if loaded.form == PackageFormat::BuiltIn {
             if self.provider_policy.is_some() {
                 return Err(wrong_usage(NO_POLICY));
             }
@@ -205,7 +205,7 @@ pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let loaded = target::load(&args.name)?;
-    let (is_built_in, name) = (loaded.form == Form::BuiltIn, loaded.package.name());
+    let (is_built_in, name) = (loaded.form == PackageFormat::BuiltIn, loaded.package.name());
     let parsed_providers = target::parsed_providers(&loaded);
     let Some(parsed) = parsed_providers.iter().find(|parsed| parsed.flavor == Flavor::OpenShift) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
@@ -214,13 +214,9 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
         )));
     };
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
-    let details = show::details(parsed, &loaded.digest, version_of(loaded.form), phase)?;
+    let version = if is_built_in { VERSION } else { "external" };
+    let details = show::details(parsed, &loaded.digest, version, phase)?;
     print(&args.output.write(&details, || show::details_table(&details))?)
-}
-
-/// Returns the version of this program for a built-in provider.
-fn version_of(form: Form) -> &'static str {
-    if form == Form::BuiltIn { VERSION } else { "external" }
 }
 
 /// Returns the objects of these providers that the API server refuses.
@@ -242,7 +238,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
     let (parsed_providers, payload, policy, form) = match args.target.as_deref().map(GivenProviders::of).transpose()? {
-        Some(GivenProviders::Provider(loaded)) if loaded.form != Form::BuiltIn => {
+        Some(GivenProviders::Provider(loaded)) if loaded.form != PackageFormat::BuiltIn => {
             let (parsed_providers, policy) = (loaded.package.parsed_providers(), args.policy.read()?);
             args.policy.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
             (parsed_providers, None, Some(policy), Some(loaded.form))

@@ -85,7 +85,7 @@ impl Destination {
 #[derive(Args, Debug)]
 pub struct KubernetesFlags {
     /// The distribution of Kubernetes.
-    #[arg(long, default_value = Distribution::Other.known().flag, value_parser = distribution())]
+    #[arg(long, default_value = Distribution::Other.properties().flag, value_parser = distribution())]
     pub distribution: Distribution,
 
     /// The number of nodes with the label of the control plane.
@@ -95,7 +95,7 @@ pub struct KubernetesFlags {
 
 /// Accepts all distributions, because the command reads no cluster that could show it.
 fn distribution() -> impl TypedValueParser<Value = Distribution> {
-    choice(Distribution::ALL.map(|one| (one, one.known().flag, one.known().help)))
+    choice(Distribution::ALL.map(|one| (one, one.properties().flag, one.properties().help)))
 }
 
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {

@@ -22,9 +22,9 @@ use crate::{
     },
     cluster::request::Cause,
     controllers::{
-        backoff::{Backoff, REPAIRS, RepairLimiter},
+        backoff::{Backoff, REPAIR_BURST, RepairLimiter},
         events::Events,
-        failures::{Failures, Stopped},
+        failures::{Failures, PassError},
     },
     error::chain,
     object::{Key, Kind, Object, reference},
@@ -77,7 +77,7 @@ impl Applier {
             server: Backoff::default(),
             objects: HashMap::new(),
             failures: Failures::default(),
-            limiter: RepairLimiter::new(REPAIRS),
+            limiter: RepairLimiter::new(REPAIR_BURST),
             held_back: BTreeMap::new(),
             skipped: BTreeMap::new(),
             unseen: LiveState::Unknown,
@@ -129,7 +129,7 @@ impl Applier {
     pub(super) fn replanned(&mut self, only_restarts: bool) {
         (self.server, self.objects, self.settled) = (Backoff::default(), HashMap::new(), BTreeSet::new());
         if !only_restarts {
-            self.limiter = RepairLimiter::new(REPAIRS);
+            self.limiter = RepairLimiter::new(REPAIR_BURST);
         }
     }
 
@@ -143,14 +143,14 @@ impl Applier {
     }
 
     /// Begins a pass, unless the retry after an error of the API server is not due.
-    pub(super) fn begin(&mut self) -> Result<(), Stopped> {
+    pub(super) fn begin(&mut self) -> Result<(), PassError> {
         self.server.ready(Instant::now())?;
         (self.held_back, self.failures) = (BTreeMap::new(), Failures::default());
         Ok(())
     }
 
     /// Ends a pass. Fails with its most important error: a terminal error before others, then the first one.
-    pub(super) fn finish(&mut self) -> Result<(), Stopped> {
+    pub(super) fn finish(&mut self) -> Result<(), PassError> {
         if !self.failures.is_servers() {
             self.server = Backoff::default();
         }
@@ -339,7 +339,7 @@ impl Applier {
         self.failures.add(
             error.object.clone(),
             is_servers,
-            Stopped { error: text, is_reported, is_terminal, is_denied },
+            PassError { error: text, is_reported, is_terminal, is_denied },
         );
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     controllers::{
         applier::Applier,
         events::Events,
-        failures::Stopped,
+        failures::PassError,
         observer::{Id, Observer},
         target::Target,
     },
@@ -69,7 +69,7 @@ const ACCOUNT: &str = "ServiceAccount";
 /// The maximum number of objects that a remark names. Any client may label objects, so there may be many.
 const MOST_NAMES: usize = 20;
 
-pub(super) struct ApplyPlan {
+pub(super) struct PlanApplier {
     own_namespace: String,
     pub(super) applier: Applier,
     /// The inventory as last written; the live one may have been deleted since.
@@ -82,7 +82,7 @@ pub(super) struct ApplyPlan {
     restricted: BTreeMap<String, Instant>,
 }
 
-impl ApplyPlan {
+impl PlanApplier {
     pub(super) fn new(own_namespace: &str, events: Events) -> Self {
         Self {
             applier: Applier::new(events, TRANSIENT_ERROR_GRACE),
@@ -145,7 +145,7 @@ impl ApplyPlan {
         target: &mut Target,
         desired: DesiredObjects<'_>,
         budget: impl Fn() -> Option<Duration>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PassError> {
         let Target { client, observer, .. } = target;
         let objects = restricting(observer, desired.objects);
         let desired = DesiredObjects { objects: &objects, ..desired };
@@ -191,7 +191,7 @@ impl ApplyPlan {
                 is_policy(object) && is_of_guard(object.value()) && failure.is_some_and(|stopped| !stopped.is_denied)
             };
             let is_missing = |object: &Object| {
-                let is_needed = object.kind().is_identity() || lacks_lock(object);
+                let is_needed = object.kind().is_prerequisite_of_pods() || lacks_lock(object);
                 is_needed && observer.live(object).is_none()
             };
             let failed = DesiredObjects::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
@@ -314,7 +314,7 @@ impl ApplyPlan {
         inventory: Inventory,
         external: Option<&str>,
         budget: &impl Fn() -> Option<Duration>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PassError> {
         let live = observer.inventory();
         let config_map = inventory.config_map_of(&self.own_namespace, external, live);
         if !live.is_some_and(|live| inventory::matches(live, &config_map)) {

@@ -14,7 +14,7 @@ use crate::object::Key;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
 /// The number of repairs of an object that are granted without a pause.
-pub(super) const REPAIRS: u32 = 5;
+pub(super) const REPAIR_BURST: u32 = 5;
 /// The number of writes of a status that are granted without a pause.
 pub(super) const STATUS_WRITES: u32 = 30;
 
@@ -244,8 +244,8 @@ mod tests {
             namespace: String::new(),
             name: name.into(),
         };
-        let (mut limiter, start) = (RepairLimiter::new(REPAIRS), Instant::now());
-        for _ in 0..REPAIRS {
+        let (mut limiter, start) = (RepairLimiter::new(REPAIR_BURST), Instant::now());
+        for _ in 0..REPAIR_BURST {
             assert_eq!(limiter.repair(key("a"), start), Ok(()));
         }
         let free = limiter.repair(key("a"), start).unwrap_err();
@@ -262,7 +262,7 @@ mod tests {
         });
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert!(limiter.is_contested(&key("a"), last) && !limiter.is_contested(&key("b"), last));
-        let (mut limiter, start) = (RepairLimiter::new(REPAIRS), last);
+        let (mut limiter, start) = (RepairLimiter::new(REPAIR_BURST), last);
         let mut now = start + Duration::from_secs(10);
         for _ in 0..60 {
             assert_eq!(limiter.repair(key("a"), now), Ok(()));

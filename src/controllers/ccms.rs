@@ -19,7 +19,7 @@ use crate::{
         backoff::Debounce,
         engine::Fleet,
         executor::Executor,
-        failures::Stopped,
+        failures::PassError,
         observer::{Id, InputKind, Observer},
         view::View,
     },
@@ -37,20 +37,20 @@ use version_reader::VersionReader;
 
 mod act;
 mod change;
-mod definition;
-mod first;
+mod first_installation;
 mod guard;
 mod member;
+mod missing_fields;
 mod report;
 mod stage;
 mod version_reader;
 mod write;
 
-pub(super) struct Ccms {
+pub(super) struct KubernetesFleet {
     authority: Authority,
     executor: Executor,
     /// Every `CloudControllerManager`, by name.
-    fleet: BTreeMap<String, Member>,
+    members: BTreeMap<String, Member>,
     cluster: Option<Cluster>,
     version_reader: VersionReader,
     /// The objects in force, in the order of application.
@@ -64,21 +64,21 @@ pub(super) struct Ccms {
     /// The policies that the operator is not allowed to write.
     withheld: Withheld,
     /// The reads of the cluster before a first installation.
-    pub(super) snapshots: Background<first::SnapshotResult>,
+    pub(super) snapshots: Background<first_installation::SnapshotResult>,
 }
 
 /// The namespace that `CloudControllerManager`s may name if the command line gives none.
 const DEFAULT_CCM_NAMESPACE: &str = KUBE_SYSTEM;
 
-impl Fleet for Ccms {
-    type Acted = Result<(), Stopped>;
+impl Fleet for KubernetesFleet {
+    type Acted = Result<(), PassError>;
 
     fn authority(&self) -> &Authority {
         &self.authority
     }
 
     async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
-        view.target.observer.watch_deletions();
+        view.target.observer.watch_refused_deletions();
         // Watched from the start, so that a granted permission is withdrawn even if nothing else has been seen.
         if view.settings.node_deletion {
             view.target.observer.watch_location(&guard::location());
@@ -97,23 +97,39 @@ impl Fleet for Ccms {
     }
 
     fn plan(&mut self, view: &mut View, _: &mut Pass) {
-        self.fleet.values_mut().for_each(|member| member.reconsider_refusal(&view.target));
+        self.members.values_mut().for_each(|member| member.reconsider_refusal(&view.target));
         self.replan(view);
-        self.fleet.values_mut().for_each(|member| member.decide_change(&view.target));
+        self.members.values_mut().for_each(|member| member.decide_change(&view.target));
     }
 
     async fn guard(&mut self, view: &mut View, pass: &mut Pass) {
         self.guard_nodes(view, pass).await;
     }
 
+    fn assemble(&mut self, view: &View) {
+        let mut objects = self.confirmed_objects();
+        for object in &mut objects {
+            object.set_label(PART_OF_LABEL, &view.target.observer.set_id);
+        }
+        objects.sort_by_key(|object| wave(object.kind()));
+        if objects == self.objects {
+            return;
+        }
+        let before = std::mem::replace(&mut self.objects, objects);
+        let changed = |object: &&Object| !before.contains(object);
+        let changed: BTreeSet<_> = self.objects.iter().filter(changed).map(Object::key).collect();
+        if let Some(applier) = self.executor.applier_mut() {
+            applier.replanned_some(&changed, only_restarts(&self.objects, &before));
+        }
+    }
+
     /// Watches our objects in the planned locations and in those that the inventory lists. A location that has not been seen delays only
     /// its own objects.
     fn watch_objects(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
-        self.assemble(view);
         let roles = view.settings.node_deletion.then(guard::location);
         let leftovers = self.leftovers(&view.target.observer).union(&roles.into_iter().collect());
         // The running workload has to be seen before a change is accepted.
-        let planned = self.fleet.values().map(Member::locations);
+        let planned = self.members.values().map(Member::locations);
         let planned = planned.fold(Inventory::of(&self.objects), |all, one| all.union(&one));
         view.target.observer.watch_objects(&planned, &leftovers);
         pass.due.extend(self.debounce.due());
@@ -135,9 +151,10 @@ impl Fleet for Ccms {
         }
     }
 
-    async fn act(&mut self, view: &mut View, pass: &mut Pass) -> Option<Result<(), Stopped>> {
+    async fn act(&mut self, view: &mut View, pass: &mut Pass) -> Option<Result<(), PassError>> {
+        // The guard withdraws before it asks the API server, whose answers may confirm fewer nodes.
         self.withdraw_grants(view).await;
-        self.check_first(view, pass);
+        self.check_first_installations(view, pass);
         let acted = self.apply(view).await;
         // The next pass checks the nodes before it writes more.
         if self.executor.applier().is_some_and(|applier| applier.has_reached_limit) {
@@ -147,28 +164,28 @@ impl Fleet for Ccms {
         Some(acted)
     }
 
-    async fn report(&mut self, view: &mut View, acted: Result<(), Stopped>, pass: &mut Pass) {
+    async fn report(&mut self, view: &mut View, acted: Result<(), PassError>, pass: &mut Pass) {
         pass.due.extend(self.grants.due());
-        for member in self.fleet.values_mut() {
+        for member in self.members.values_mut() {
             pass.due.extend(member.see_guard(&view.target.observer).then(Instant::now));
         }
-        let identities: Vec<_> = self.fleet.values().flat_map(Member::initializes).cloned().collect();
+        let identities: Vec<_> = self.members.values().flat_map(Member::initializes).cloned().collect();
         pass.due.extend(self.executor.diagnose(&mut view.target, &identities));
         self.report_to_each(view, &acted, pass).await;
         pass.contested = self.executor.contested();
         pass.due.extend(self.executor.due());
-        let is_well = self.fleet.values().all(Member::is_well);
+        let is_well = self.members.values().all(Member::is_well);
         pass.succeeded = self.executor.success(acted.is_ok() && is_well);
         pass.retrying.extend(acted.err().map(|stopped| stopped.error));
     }
 }
 
-impl Ccms {
+impl KubernetesFleet {
     pub(super) fn new(authority: Authority, executor: Executor) -> Self {
         Self {
             authority,
             executor,
-            fleet: BTreeMap::new(),
+            members: BTreeMap::new(),
             cluster: None,
             version_reader: VersionReader::default(),
             objects: Vec::new(),
@@ -203,14 +220,14 @@ impl Ccms {
         let Some(cluster) = self.cluster else { return };
         let catalog_changed = view.take_catalog_change();
         if catalog_changed {
-            self.fleet.values_mut().for_each(Member::forget_spec);
+            self.members.values_mut().for_each(Member::forget_spec);
         }
         let ccms_changed = view.target.observer.take_change(InputKind::Ccms) || catalog_changed;
         if ccms_changed {
             self.read(view, cluster);
         }
         self.revision += u64::from(view.target.observer.take_change(InputKind::NamedObjects));
-        let are_validated = self.fleet.values().all(|member| member.validation().is_some());
+        let are_validated = self.members.values().all(|member| member.validation().is_some());
         // An excluded member may have waited for the change.
         let running_changed = self.update_running(&view.target.observer);
         if !ccms_changed && !running_changed && are_validated {
@@ -221,28 +238,10 @@ impl Ccms {
             }
         }
         self.debounce.planned(self.revision);
-        for member in self.fleet.values_mut() {
+        for member in self.members.values_mut() {
             member.validate(&view.catalog, &view.target.observer);
         }
         self.exclude_conflicts(&view.catalog);
-    }
-
-    /// Collects the objects in force of all members, in the order of application.
-    fn assemble(&mut self, view: &View) {
-        let mut objects = self.confirmed_objects();
-        for object in &mut objects {
-            object.set_label(PART_OF_LABEL, &view.target.observer.set_id);
-        }
-        objects.sort_by_key(|object| wave(object.kind()));
-        if objects == self.objects {
-            return;
-        }
-        let before = std::mem::replace(&mut self.objects, objects);
-        let changed = |object: &&Object| !before.contains(object);
-        let changed: BTreeSet<_> = self.objects.iter().filter(changed).map(Object::key).collect();
-        if let Some(applier) = self.executor.applier_mut() {
-            applier.replanned_some(&changed, only_restarts(&self.objects, &before));
-        }
     }
 
     /// Reads the `CloudControllerManager`s, and watches the ConfigMaps and Secrets that they name.
@@ -251,18 +250,18 @@ impl Ccms {
             view.target.observer.watches.seen(&Id::Ccms).into_iter().flat_map(Seen::objects).collect();
         let name = |live: &Value| live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let names: BTreeSet<_> = live.iter().map(|live| name(live)).collect();
-        self.fleet.retain(|name, _| names.contains(name));
+        self.members.retain(|name, _| names.contains(name));
         for live in live {
-            self.fleet.entry(name(live)).or_default().read(live, cluster, &view.settings, &view.catalog);
+            self.members.entry(name(live)).or_default().read(live, cluster, &view.settings, &view.catalog);
         }
-        let wanted = sources::checks(self.fleet.values().flat_map(Member::named));
+        let wanted = sources::checks(self.members.values().flat_map(Member::named));
         view.target.observer.want_sources(wanted);
     }
 
     /// Returns the locations that may contain our objects: those of the inventory and, because another client may have deleted it, those of
     /// the objects of removed members.
     fn leftovers(&self, observer: &Observer) -> Inventory {
-        let removed = self.fleet.values().map(|member| Inventory::of(member.removed()));
+        let removed = self.members.values().map(|member| Inventory::of(member.removed()));
         removed.fold(self.executor.inventory(observer), |inventory, removed| inventory.union(&removed))
     }
 }
@@ -296,7 +295,7 @@ mod tests {
     use super::*;
     use crate::process::leadership::Leadership;
 
-    impl Ccms {
+    impl KubernetesFleet {
         /// The fleet of a process that neither leads nor writes.
         pub(super) fn of_a_standby() -> Self {
             let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);

@@ -12,7 +12,7 @@ use crate::{
     controllers::{
         Pass, now_in_seconds,
         status_writer::StatusWriter,
-        sync::{DesiredConfigMaps, Source, Sync},
+        sync::{ConfigMapSync, DesiredConfigMaps, Source},
         target::Target,
         trusted_ca::TrustedCa,
         view::View,
@@ -32,8 +32,8 @@ const FIELD_MANAGER: &str = "ccm-operator-config-sync";
 const LOGGED_WARNINGS: usize = 20;
 
 pub(super) struct ConfigSync {
-    cloud_config: Sync<CloudConfig>,
-    trusted_ca: Sync<TrustedCa>,
+    cloud_config: ConfigMapSync<CloudConfig>,
+    trusted_ca: ConfigMapSync<TrustedCa>,
     authority: Authority,
     writer: StatusWriter,
     first_result: Option<Instant>,
@@ -44,9 +44,9 @@ impl ConfigSync {
     pub(super) fn new(authority: Authority, system_bundle: PathBuf, target: &Target) -> Self {
         let with = || (authority.clone(), target.events.clone());
         let cloud_config = CloudConfig::default();
-        let cloud_config = Sync::new(cloud_config, View::cloud_config_references, &CLOUD_CONFIG, with());
+        let cloud_config = ConfigMapSync::new(cloud_config, View::cloud_config_references, &CLOUD_CONFIG, with());
         let trusted_ca = TrustedCa::new(system_bundle);
-        let trusted_ca = Sync::new(trusted_ca, View::trusted_ca_references, &TRUSTED_CA, with());
+        let trusted_ca = ConfigMapSync::new(trusted_ca, View::trusted_ca_references, &TRUSTED_CA, with());
         Self { cloud_config, trusted_ca, authority, writer: StatusWriter::default(), first_result: None }
     }
 

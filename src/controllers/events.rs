@@ -75,11 +75,6 @@ struct Series {
 /// another uid.
 type SeriesKey = [Option<String>; 5];
 
-fn series_key(event: &Event) -> SeriesKey {
-    let ObjectReference { kind, namespace, name, uid, .. } = &event.involved_object;
-    [kind, namespace, name, uid, &event.reason].map(Clone::clone)
-}
-
 fn cluster_scoped(kind: &Kind, name: &str, uid: Option<&str>) -> ObjectReference {
     ObjectReference {
         api_version: Some(kind.api_version()),
@@ -170,7 +165,8 @@ async fn record(client: Client, mut receiver: mpsc::Receiver<QueuedEvent>) {
         let now = Instant::now();
         series.retain(|_, one| !one.is_written || now.duration_since(one.last) < one.period);
         if let Some(QueuedEvent { event, period }) = report {
-            let key = series_key(&event);
+            let ObjectReference { kind, namespace, name, uid, .. } = &event.involved_object;
+            let key = [kind, namespace, name, uid, &event.reason].map(Clone::clone);
             if let Some(one) = series.get_mut(&key) {
                 one.event.count = one.event.count.map(|count| count + 1);
                 (one.event.message, one.event.last_timestamp) = (event.message, Some(Time(now_in_seconds())));

@@ -21,10 +21,10 @@ use crate::{
     cluster::read,
     controllers::{
         applier::Applier,
-        apply_plan::{ApplyPlan, DesiredObjects},
+        apply_plan::{DesiredObjects, PlanApplier},
         backoff::Backoff,
         events::Events,
-        failures::Stopped,
+        failures::PassError,
         log_line::LogLine,
         observer::Observer,
         target::Target,
@@ -40,7 +40,7 @@ pub(super) struct Executor(Mode);
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 enum Mode {
     /// Objects and statuses are written.
-    Write(ApplyPlan),
+    Write(PlanApplier),
     /// Nothing is written.
     DryRun(DryRun),
 }
@@ -48,7 +48,7 @@ enum Mode {
 impl Executor {
     /// Creates an executor that writes. Its inventory is in this namespace.
     pub(super) fn writing(own_namespace: &str, events: Events) -> Self {
-        Self(Mode::Write(ApplyPlan::new(own_namespace, events)))
+        Self(Mode::Write(PlanApplier::new(own_namespace, events)))
     }
 
     pub(super) fn dry_run() -> Self {
@@ -73,7 +73,7 @@ impl Executor {
         }
     }
 
-    fn writer(&self) -> Option<&ApplyPlan> {
+    fn writer(&self) -> Option<&PlanApplier> {
         match &self.0 {
             Mode::Write(writer) => Some(writer),
             Mode::DryRun(_) => None,
@@ -87,7 +87,7 @@ impl Executor {
         desired: DesiredObjects<'_>,
         most_writes: usize,
         budget: impl Fn() -> Option<Duration>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PassError> {
         match &mut self.0 {
             Mode::Write(writer) => {
                 writer.applier.limit_writes(most_writes);
@@ -117,7 +117,7 @@ impl Executor {
     }
 
     /// Returns the proof that all objects are as planned after a pass with this result, or the error of the pass.
-    pub(super) fn settled(&self, acted: Result<(), Stopped>) -> Result<Settled, Stopped> {
+    pub(super) fn settled(&self, acted: Result<(), PassError>) -> Result<Settled, PassError> {
         acted?;
         self.settled_unless_overruled(|_| true)
     }
@@ -126,10 +126,10 @@ impl Executor {
     /// failures of objects for which `counts` holds are errors.
     pub(super) fn settled_member(
         &self,
-        acted: &Result<(), Stopped>,
+        acted: &Result<(), PassError>,
         is_own: impl Fn(&Key) -> bool,
         counts: impl Fn(&Key) -> bool,
-    ) -> Result<Settled, Stopped> {
+    ) -> Result<Settled, PassError> {
         match self.applier() {
             Some(applier) => applier.failures.of(|key| is_own(key) && counts(key)).cloned().map_or(Ok(()), Err)?,
             // A dry run ends with its first error, whichever object has it.
@@ -139,9 +139,9 @@ impl Executor {
     }
 
     /// Fails if the API server has changed one of these objects so that it no longer works as planned.
-    fn settled_unless_overruled(&self, is_own: impl Fn(&Key) -> bool) -> Result<Settled, Stopped> {
+    fn settled_unless_overruled(&self, is_own: impl Fn(&Key) -> bool) -> Result<Settled, PassError> {
         match self.writer().and_then(|writer| writer.overruled(is_own)) {
-            Some(error) => Err(Stopped { is_reported: true, ..error.into() }),
+            Some(error) => Err(PassError { is_reported: true, ..error.into() }),
             None => Ok(Settled::after_pass()),
         }
     }
@@ -169,7 +169,7 @@ impl Executor {
 
     /// Returns the kept objects that are no longer planned.
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
-        self.writer().into_iter().flat_map(ApplyPlan::kept)
+        self.writer().into_iter().flat_map(PlanApplier::kept)
     }
 }
 
@@ -184,7 +184,7 @@ struct DryRun {
 }
 
 impl DryRun {
-    async fn act(&mut self, target: &Target, desired: DesiredObjects<'_>) -> Result<(), Stopped> {
+    async fn act(&mut self, target: &Target, desired: DesiredObjects<'_>) -> Result<(), PassError> {
         let Target { client, observer, .. } = target;
         let DesiredObjects { objects, may_prune, adopts, .. } = desired;
         self.backoff.ready(Instant::now())?;

@@ -4,7 +4,7 @@ use crate::{object::Key, provider::Origin};
 
 /// The reason why a pass stopped.
 #[derive(Clone, Debug)]
-pub(super) struct Stopped {
+pub(super) struct PassError {
     /// The error, with its causes.
     pub error: String,
     /// Whether the error is reported, because it has lasted long enough and its retry is not pending.
@@ -15,7 +15,7 @@ pub(super) struct Stopped {
     pub is_denied: bool,
 }
 
-impl Stopped {
+impl PassError {
     /// Returns the error. If a permission is missing for an external provider, the text also names the command that prints the needed
     /// permissions.
     pub(super) fn advised(&self, external: Option<&Origin>) -> String {
@@ -29,7 +29,7 @@ impl Stopped {
     }
 }
 
-impl From<String> for Stopped {
+impl From<String> for PassError {
     fn from(error: String) -> Self {
         Self { error, is_reported: false, is_terminal: false, is_denied: false }
     }
@@ -39,7 +39,7 @@ struct Failure {
     object: Key,
     /// Whether the API server as a whole has failed, and not the object.
     is_servers: bool,
-    stopped: Stopped,
+    stopped: PassError,
 }
 
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub(super) struct Failures(Vec<Failure>);
 
 impl Failures {
     /// Adds the failure of an object; `is_servers` if the API server as a whole has failed.
-    pub(super) fn add(&mut self, object: Key, is_servers: bool, stopped: Stopped) {
+    pub(super) fn add(&mut self, object: Key, is_servers: bool, stopped: PassError) {
         self.0.push(Failure { object, is_servers, stopped });
     }
 
@@ -59,7 +59,7 @@ impl Failures {
         self.0.iter().any(|failure| failure.object == *object)
     }
 
-    pub(super) fn of_object(&self, object: &Key) -> Option<&Stopped> {
+    pub(super) fn of_object(&self, object: &Key) -> Option<&PassError> {
         self.0.iter().find(|failure| failure.object == *object).map(|failure| &failure.stopped)
     }
 
@@ -68,7 +68,7 @@ impl Failures {
     }
 
     /// Returns the most important failure for these objects: a reported one before others, then a terminal one, then the first one.
-    pub(super) fn of(&self, counts: impl Fn(&Key) -> bool) -> Option<&Stopped> {
+    pub(super) fn of(&self, counts: impl Fn(&Key) -> bool) -> Option<&PassError> {
         let failures = self.0.iter().rev().filter(|failure| failure.is_servers || counts(&failure.object));
         let worst = failures.max_by_key(|failure| (failure.stopped.is_reported, failure.stopped.is_terminal))?;
         Some(&worst.stopped)
@@ -87,7 +87,7 @@ mod tests {
     fn the_failure_that_matters_most_is_shown() {
         let mut failures = Failures::default();
         assert!(failures.is_empty() && failures.of(|_| true).is_none());
-        let stopped = |error: &str, is_reported, is_terminal| Stopped {
+        let stopped = |error: &str, is_reported, is_terminal| PassError {
             error: error.into(),
             is_reported,
             is_terminal,

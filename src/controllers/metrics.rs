@@ -13,7 +13,7 @@ use prometheus_client::{
 };
 
 use crate::{
-    cluster::watch::Heard,
+    cluster::watch::LastEventTime,
     version::{COMMIT, VERSION},
 };
 
@@ -51,7 +51,7 @@ macro_rules! metrics {
         #[derive(Clone, Debug)]
         pub struct Metrics {
             registry: Arc<Registry>,
-            heard: Arc<Mutex<Vec<(&'static str, Heard)>>>,
+            heard: Arc<Mutex<Vec<(&'static str, LastEventTime)>>>,
             $(pub(crate) $field: metrics!(@type $type $([$($label),+])?),)+
         }
 
@@ -132,7 +132,7 @@ impl Metrics {
     }
 
     /// Sets the watches, by kind.
-    pub fn watches_are(&self, heard: Vec<(&'static str, Heard)>) {
+    pub fn set_watches(&self, heard: Vec<(&'static str, LastEventTime)>) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = heard;
     }
 
@@ -180,7 +180,7 @@ mod tests {
         metrics.conditions.of(["Available", "True"]).set(1);
         metrics.conditions.of(["Available", "False"]).set(0);
         metrics.success.of(["operator"]).set(1.5);
-        metrics.watches_are(vec![("Deployment", Heard::default())]);
+        metrics.set_watches(vec![("Deployment", LastEventTime::default())]);
         metrics.contested.set(3);
         metrics.workloads.of(["done"]).set(1);
         metrics.serving.set(9);

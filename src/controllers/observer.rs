@@ -21,7 +21,7 @@ use crate::{
         Object, condition,
         reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
-    plan::kubernetes::sources::{Checks, SourceState},
+    plan::kubernetes::sources::{Checkers, SourceState},
     status,
 };
 
@@ -46,7 +46,7 @@ pub(super) enum Id {
     /// Every node.
     Nodes,
     /// The Events of cloud-controller-managers about nodes that they may not delete.
-    Deletions,
+    RefusedDeletions,
 }
 
 /// The watched inputs of the controllers.
@@ -70,7 +70,7 @@ impl Id {
             Self::Named(_) => Some(InputKind::NamedObjects),
             Self::Ccms => Some(InputKind::Ccms),
             Self::Nodes => Some(InputKind::Nodes),
-            Self::Status | Self::Inventory | Self::Ours(_) | Self::Deletions => None,
+            Self::Status | Self::Inventory | Self::Ours(_) | Self::RefusedDeletions => None,
         }
     }
 }
@@ -89,7 +89,7 @@ pub(super) struct Observer {
     /// The inputs that may have changed since they were last read.
     changed_inputs: BTreeSet<InputKind>,
     /// The checks of each object that a `CloudControllerManager` names. Only the fields that they read are kept.
-    checks: BTreeMap<Reference, Checks>,
+    checks: BTreeMap<Reference, Checkers>,
 }
 
 impl Observer {
@@ -214,7 +214,7 @@ impl Observer {
     }
 
     /// Watches the objects that `CloudControllerManager`s name, and no others.
-    pub(super) fn want_sources(&mut self, wanted: BTreeMap<Reference, Checks>) {
+    pub(super) fn want_sources(&mut self, wanted: BTreeMap<Reference, Checkers>) {
         if self.checks == wanted {
             return;
         }

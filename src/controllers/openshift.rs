@@ -18,7 +18,7 @@ use crate::{
         executor::Executor,
         log_line::LogLine,
         now_in_seconds,
-        progress::{Progress, Reconciled, Rollouts, held_up_by},
+        progress::{PassResult, Progress, Rollouts, held_up_by},
         view::{View, not_given},
     },
     facts::Facts,
@@ -50,7 +50,7 @@ pub(super) struct OpenShiftFleet {
 }
 
 impl Fleet for OpenShiftFleet {
-    type Acted = Reconciled;
+    type Acted = PassResult;
 
     fn authority(&self) -> &Authority {
         &self.authority
@@ -88,13 +88,13 @@ impl Fleet for OpenShiftFleet {
     async fn report_pending(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
         let is_gated = self.gated_since.is_some();
         if (pass.watch_problem.is_some() || is_gated) && self.problem(view, pass).is_some() {
-            return self.report(view, Reconciled::Pending(None), pass).await;
+            return self.report(view, PassResult::Pending(None), pass).await;
         }
         if is_gated { &mut pass.retrying } else { &mut pass.waiting }.extend(pending);
         self.conclude(view, pass);
     }
 
-    async fn act(&mut self, view: &mut View, _: &mut Pass) -> Option<Reconciled> {
+    async fn act(&mut self, view: &mut View, _: &mut Pass) -> Option<PassResult> {
         Some(match self.gate(view) {
             Some(gated) => gated,
             None => self.apply(view).await,
@@ -102,12 +102,12 @@ impl Fleet for OpenShiftFleet {
     }
 
     /// Reports the result of the pass, unless a problem takes precedence. Such a problem does not prevent the pass from acting.
-    async fn report(&mut self, view: &mut View, acted: Reconciled, pass: &mut Pass) {
-        let problem = self.problem(view, pass).map(|error| Reconciled::Outcome(Outcome::failed(error)));
+    async fn report(&mut self, view: &mut View, acted: PassResult, pass: &mut Pass) {
+        let problem = self.problem(view, pass).map(|error| PassResult::Outcome(Outcome::failed(error)));
         let outcome = match problem.unwrap_or(acted) {
-            Reconciled::Outcome(outcome) => Some(outcome),
+            PassResult::Outcome(outcome) => Some(outcome),
             // The last outcome is written again if the ClusterOperator was deleted meanwhile.
-            Reconciled::Pending(reason) => {
+            PassResult::Pending(reason) => {
                 pass.retrying.extend(reason);
                 self.progress.last.clone()
             }
@@ -158,7 +158,7 @@ impl OpenShiftFleet {
 
     /// The gate: nothing is applied before the config-sync controllers have succeeded once, because pods would start without
     /// their configuration.
-    fn gate(&mut self, view: &View) -> Option<Reconciled> {
+    fn gate(&mut self, view: &View) -> Option<PassResult> {
         let status = view.status();
         let missing = [&CLOUD_CONFIG, &TRUSTED_CA].into_iter().find(|controller| !status.is_available(controller));
         self.is_gate_open |= missing.is_none();
@@ -169,7 +169,7 @@ impl OpenShiftFleet {
         let since = *self.gated_since.get_or_insert_with(Instant::now);
         let why = format!("nothing is applied before the {} has reported that it is available", controller.name);
         let has_lasted = since.elapsed() >= TRANSIENT_ERROR_GRACE;
-        Some(Reconciled::failed(why, has_lasted))
+        Some(PassResult::failed(why, has_lasted))
     }
 
     fn replan(&mut self, view: &View) {
@@ -207,21 +207,21 @@ impl OpenShiftFleet {
         }
     }
 
-    async fn apply(&mut self, view: &mut View) -> Reconciled {
+    async fn apply(&mut self, view: &mut View) -> PassResult {
         let Some(plan) = self.plan.clone() else {
-            // Every input was seen, so one is bad.
-            return Reconciled::failed(self.bad_input.clone().unwrap_or_default(), true);
+            // Every input was seen, so one is bad: a problem, which takes precedence.
+            return PassResult::Pending(None);
         };
         let gone = view.gone_provider();
         if let Some(name) = &gone
             && !view.settings.remove_providers.contains(name)
         {
-            return Reconciled::failed(not_given(name), true);
+            return PassResult::failed(not_given(name), true);
         }
         if let Plan::Nothing { why } = &*plan
             && gone.is_none()
         {
-            return Reconciled::Outcome(Outcome::Nothing(why.clone()));
+            return PassResult::Outcome(Outcome::Nothing(why.clone()));
         }
         let objects = plan.objects();
         // Nothing is deleted because of bad input, or without a plan.
@@ -245,11 +245,11 @@ impl OpenShiftFleet {
                 let rollouts = Rollouts::of(observer, objects, |key| self.executor.is_skipped(key));
                 self.workloads = rollouts.workloads;
                 let held_up_by = |waiting: &[_]| held_up_by(observer.nodes(), objects, waiting);
-                Reconciled::Outcome(self.progress.of_rollouts(settled, rollouts, held_up_by))
+                PassResult::Outcome(self.progress.of_rollouts(settled, rollouts, held_up_by))
             }
             Err(stopped) => {
                 let error = stopped.advised(view.provider().and_then(|provider| provider.origin.as_ref()));
-                Reconciled::failed(error, stopped.is_reported)
+                PassResult::failed(error, stopped.is_reported)
             }
         }
     }
@@ -275,6 +275,9 @@ impl OpenShiftFleet {
         self.progress.writer.ready()?;
         let before = view.status();
         let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
+        if self.is_short_rollout(outcome, &before, version) && view.target.observer.status_object().is_some() {
+            return Ok(());
+        }
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
         let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.facts.namespace);
         // Without a plan the objects that a previous process has applied still exist. Without an inventory only this list shows the
@@ -289,9 +292,6 @@ impl OpenShiftFleet {
         let origin = view.provider().and_then(|provider| provider.origin.as_ref());
         let notes = notes.iter().cloned().chain(origin.map(Origin::words));
         let remarks = notes.fold(self.executor.remarks(|_| true), |remarks, note| format!("{remarks}; {note}"));
-        if self.is_short_rollout(outcome, &before, version) && view.target.observer.status_object().is_some() {
-            return Ok(());
-        }
         self.log(outcome);
         let now = now_in_seconds().to_string();
         let next = before.next(outcome, &Context { version, related_objects, remarks, now: &now });

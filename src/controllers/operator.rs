@@ -2,7 +2,7 @@
 
 use tracing::info;
 
-use super::{ccms::Ccms, executor::Executor, openshift::OpenShiftFleet, view::View};
+use super::{ccms::KubernetesFleet, executor::Executor, openshift::OpenShiftFleet, view::View};
 use crate::process::leadership::Authority;
 
 /// The operator, without a fleet while the type of the cluster is not known.
@@ -10,7 +10,7 @@ pub(super) struct Operator {
     authority: Authority,
     is_dry_run: bool,
     openshift: Option<OpenShiftFleet>,
-    ccms: Option<Ccms>,
+    ccms: Option<KubernetesFleet>,
 }
 
 impl Operator {
@@ -25,20 +25,25 @@ impl Operator {
         openshift.get_or_insert_with(|| OpenShiftFleet::new(authority.clone(), executor(view, *is_dry_run)))
     }
 
-    /// Returns the fleet on any other Kubernetes, which replaces that of a cluster that only counted as OpenShift.
-    pub(super) fn kubernetes(&mut self, view: &View) -> &mut Ccms {
+    /// Returns the fleet on any other Kubernetes. It replaces the fleet of a cluster that was only assumed to be OpenShift.
+    pub(super) fn kubernetes(&mut self, view: &View) -> &mut KubernetesFleet {
         let Self { authority, is_dry_run, openshift, ccms } = self;
         *openshift = None;
         ccms.get_or_insert_with(|| {
             info!("this cluster is not OpenShift: acting on CloudControllerManagers");
             // On these clusters, only the command line has TLS settings.
             view.publish_tls();
-            Ccms::new(authority.clone(), executor(view, *is_dry_run))
+            KubernetesFleet::new(authority.clone(), executor(view, *is_dry_run))
         })
     }
 
+    /// Waits for the answer to a read of the fleet; returns `None` at once if there is none to wait for.
+    pub(super) async fn answered(&mut self) -> Option<()> {
+        Some(self.ccms.as_mut()?.snapshots.answered().await)
+    }
+
     /// Returns the fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.
-    pub(super) fn ccms(&mut self) -> Option<&mut Ccms> {
+    pub(super) fn ccms(&mut self) -> Option<&mut KubernetesFleet> {
         self.ccms.as_mut()
     }
 }

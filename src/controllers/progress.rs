@@ -79,7 +79,7 @@ pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Objec
 }
 
 /// The result of a pass for one member of the fleet.
-pub(super) enum Reconciled {
+pub(super) enum PassResult {
     /// An outcome, which is reported.
     Outcome(Outcome),
     /// No outcome yet, so the previous status stays. Holds the reason, if it is to be shown: an error that has not lasted long enough to
@@ -87,7 +87,7 @@ pub(super) enum Reconciled {
     Pending(Option<String>),
 }
 
-impl Reconciled {
+impl PassResult {
     /// A failure, which is reported only if `is_reported`.
     pub(super) fn failed(error: String, is_reported: bool) -> Self {
         if is_reported { Self::Outcome(Outcome::failed(error)) } else { Self::Pending(Some(error)) }

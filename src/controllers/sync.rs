@@ -12,7 +12,7 @@ use crate::{
         change::Action,
         ownership::{RequiredWrites, required_writes},
     },
-    controllers::{Pass, applier::Applier, events::Events, failures::Stopped, view::View},
+    controllers::{Pass, applier::Applier, events::Events, failures::PassError, view::View},
     grace::SYNC_GRACE,
     object::{Object, reference::Reference},
     process::leadership::Authority,
@@ -47,7 +47,7 @@ pub(super) trait Source {
     fn warn(&mut self, _: &View) {}
 }
 
-pub(super) struct Sync<S> {
+pub(super) struct ConfigMapSync<S> {
     pub(super) source: S,
     /// The objects that the desired state is computed from.
     needs: fn(&View) -> BTreeSet<Reference>,
@@ -61,7 +61,7 @@ pub(super) struct Sync<S> {
     last: Option<SyncResult>,
 }
 
-impl<S: Source> Sync<S> {
+impl<S: Source> ConfigMapSync<S> {
     pub(super) fn new(
         source: S,
         needs: fn(&View) -> BTreeSet<Reference>,
@@ -128,11 +128,11 @@ impl<S: Source> Sync<S> {
             Err(Unknown::Unreadable(error) | Unknown::BadInput(error)) => Some(Err(error.clone())),
             Ok(objects) => match apply(&mut self.applier, &self.authority, view, objects).await {
                 Ok(()) => Some(view.target.observer.lasting_problem_of_inputs(SYNC_GRACE, needs).map_or(Ok(()), Err)),
-                Err(Stopped { error, is_reported: false, .. }) if !matches!(self.last, Some(Err(_))) => {
+                Err(PassError { error, is_reported: false, .. }) if !matches!(self.last, Some(Err(_))) => {
                     retrying.push(error);
                     self.last.clone()
                 }
-                Err(Stopped { error, .. }) => Some(Err(error)),
+                Err(PassError { error, .. }) => Some(Err(error)),
             },
         };
         if let Some(result) = result
@@ -159,7 +159,7 @@ async fn apply(
     authority: &Authority,
     view: &mut View,
     objects: &[Object],
-) -> Result<(), Stopped> {
+) -> Result<(), PassError> {
     applier.begin()?;
     let budget = || authority.write_budget();
     for object in objects {
@@ -194,5 +194,5 @@ async fn apply(
     let Some((key, fields)) = applier.overruled().next() else { return Ok(()) };
     let error =
         format!("the API server or an admission plugin changes {key} when it is applied: {}", fields.join(", "));
-    Err(Stopped { is_reported: true, ..error.into() })
+    Err(PassError { is_reported: true, ..error.into() })
 }

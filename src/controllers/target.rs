@@ -60,6 +60,6 @@ impl Target {
         for (reason, count) in diagnoser.reasons() {
             metrics.waiting.of([reason]).set(count as u64);
         }
-        metrics.watches_are(observer.watches.heard());
+        metrics.set_watches(observer.watches.heard());
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     nodes::identity::CcmIdentity,
     object::reference::Reference,
     plan::{Plan, limits::Limits},
-    provider::{OpenShift, Phase, catalog::Catalog, external::read::ExternalProviders},
+    provider::{OpenShiftProvider, Phase, catalog::Catalog, external::read::ExternalProviders},
     status::cluster_operator::Status,
 };
 
@@ -221,7 +221,7 @@ impl View {
     }
 
     pub(super) fn external_provider(&self) -> Option<&str> {
-        self.provider().filter(|provider| provider.origin.is_some()).map(OpenShift::name)
+        self.provider().filter(|provider| provider.origin.is_some()).map(OpenShiftProvider::name)
     }
 
     /// Returns the name of the external provider that has installed the applied objects, if it no longer serves the cluster.
@@ -246,13 +246,13 @@ impl View {
     }
 
     /// Returns the provider that serves the cluster, or `None` if there is none or the platform is unknown.
-    pub(super) fn provider(&self) -> Option<&OpenShift> {
+    pub(super) fn provider(&self) -> Option<&OpenShiftProvider> {
         self.catalog.provider(&self.facts)
     }
 
     /// Returns the cloud-controller-manager that the platform's provider installs.
     pub(super) fn identity(&self) -> Option<CcmIdentity> {
-        CcmIdentity::openshift(self.provider()?, self.target.observer.infrastructure()?, &self.facts.namespace)
+        CcmIdentity::openshift(self.provider()?, self.target.observer.platform_document()?, &self.facts.namespace)
     }
 
     /// Returns the live status, completed from the previous one if the ClusterOperator was deleted.

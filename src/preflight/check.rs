@@ -67,7 +67,7 @@ checks! {
     PodSecurity "pod-security" "the namespace exists and allows pods on the network of the host"
     Permissions "permissions" "the operator may create the objects and grant their permissions"
     DeletionPermission "deletion-permission" "nobody has given its ServiceAccount the permission to delete nodes"
-    AtCloud "at-cloud" "the machines have what the cloud-controller-manager needs at the cloud"
+    AtCloud "at-cloud" "the machines meet the cloud-controller-manager's requirements in the cloud"
     ImagePull "image-pull" "the nodes can pull the image"
     CredentialsAccepted "credentials-accepted" "the cloud accepts the credentials"
 }

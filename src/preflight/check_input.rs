@@ -14,7 +14,7 @@ use crate::{
         node::Node,
     },
     plan::kubernetes::validation::Validation,
-    provider::{catalog::Catalog, kubernetes::Kubernetes},
+    provider::{catalog::Catalog, kubernetes::KubernetesProvider},
 };
 
 /// The reader of the evidence.
@@ -38,7 +38,7 @@ pub struct CheckInput<'a> {
     /// The checked `CloudControllerManager`.
     pub ccm: &'a Ccm,
     /// The requested provider.
-    pub provider: &'a Kubernetes,
+    pub provider: &'a KubernetesProvider,
     /// The validation result of its inputs.
     pub validation: &'a Validation,
     /// Whether its Deployment or DaemonSet exists.

@@ -32,7 +32,7 @@ pub(super) fn network(input: &CheckInput, check: Check) -> ReadResult<Row> {
             format!(
                 "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer, and the same \
                  address to the operator (--api-server): {}",
-                input.ccm.cluster.distribution.known().without_proxy
+                input.ccm.cluster.distribution.properties().without_proxy
             ),
         ),
     })

@@ -22,7 +22,7 @@ const REHEARSE: &str =
 
 /// Returns the fix for nodes that no cloud-controller-manager would initialize.
 fn initialize<'a>(input: &CheckInput, nodes: impl IntoIterator<Item = &'a Node>) -> String {
-    let how = input.ccm.cluster.distribution.known().external_kubelets;
+    let how = input.ccm.cluster.distribution.properties().external_kubelets;
     let keep = if nodes.into_iter().any(Node::is_server) {
         format!("; keep the Nodes of the control plane and of etcd, and put the taint {UNINITIALIZED} on them instead")
     } else {
@@ -123,7 +123,7 @@ pub(super) fn node_names(input: &CheckInput, check: Check, nodes: &[Node]) -> Ro
     let must = format!("the name of a node must be {}", rule.are);
     match named(waiting().filter(is_wrong)) {
         _ if rule.prefixes.is_empty() => {
-            check.not_checked(must, "compare `kubectl get nodes` with the machines at the cloud")
+            check.not_checked(must, "compare `kubectl get nodes` with the machines in the cloud")
         }
         None => check.passed(""),
         Some(nodes) => {
@@ -177,7 +177,7 @@ pub(super) fn distribution(input: &CheckInput, check: Check, nodes: &[Node]) -> 
     let (asked, found) = (input.ccm.spec.distribution, input.ccm.cluster.distribution);
     let shown = input.hosts(nodes).into_iter().find_map(|node| Some((node, node.distribution?)));
     if let Some((node, shown)) = shown.filter(|(_, shown)| asked != Distribution::Auto && asked != *shown) {
-        let (asked, shown) = (asked.known().name, shown.known().name);
+        let (asked, shown) = (asked.properties().name, shown.properties().name);
         return check.warned(
             format!("spec.distribution is {asked}, and the node {} shows {shown}", node.name),
             "leave spec.distribution out, or see that the pods reach the API server",
@@ -187,7 +187,7 @@ pub(super) fn distribution(input: &CheckInput, check: Check, nodes: &[Node]) -> 
         Ok(Some((host, port))) => format!("at {host}, port {port}"),
         _ => "by its Service".to_owned(),
     };
-    check.passed(format!("{}; the pods reach the API server {how}", found.known().title))
+    check.passed(format!("{}; the pods reach the API server {how}", found.properties().title))
 }
 
 pub(super) fn control_plane(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {

@@ -72,8 +72,8 @@ impl ForeignCcm {
 pub(super) fn other_ccm(input: &CheckInput, check: Check) -> ReadResult<Row> {
     let own: Vec<_> = input.ccm.controllers().collect();
     let Snapshot { pods, unseen_pods, leases, unseen_leases, .. } = input.snapshot;
-    let of_pods = pods.iter().filter_map(|pod| external_pod(input, pod));
-    let of_leases = leases.iter().filter_map(|lease| external_lease(input, lease));
+    let of_pods = pods.iter().filter_map(|pod| foreign_ccm_of_pod(input, pod));
+    let of_leases = leases.iter().filter_map(|lease| foreign_ccm_of_lease(input, lease));
     let all = of_k3s(input).into_iter().chain(of_pods).chain(of_leases);
     let clashing: Vec<_> = all.filter_map(|external| Some((external.clash(&own)?, external))).collect();
     let texts = |states: &[Activity]| {
@@ -85,10 +85,10 @@ pub(super) fn other_ccm(input: &CheckInput, check: Check) -> ReadResult<Row> {
         let remove = match clashing.iter().find_map(|(_, external)| external.built_in) {
             Some(one) => one.off,
             None if texts(&[Activity::Acts]).is_some() => "remove the other cloud-controller-manager",
-            None => "wait until it is gone, as it may act until then; if its kubelet does not report stop its machine",
+            None => "wait until it is gone, as it may act until then; if its kubelet does not report, stop its machine",
         };
         let fix = format!(
-            "{remove}, or disable these controllers in one of the two; if it is none, give the CloudControllerManager the \
+            "{remove}, or disable these controllers in one of the two; if it is not a cloud-controller-manager, give the CloudControllerManager the \
              annotation ccm-operator.dev/skip-preflight: other-ccm"
         );
         return Ok(check.refused(message, fix));
@@ -179,7 +179,7 @@ fn describe(input: &CheckInput, pod: &ObservedPod) -> String {
     }
 }
 
-fn external_pod(input: &CheckInput, pod: &ObservedPod) -> Option<ForeignCcm> {
+fn foreign_ccm_of_pod(input: &CheckInput, pod: &ObservedPod) -> Option<ForeignCcm> {
     let controllers = pod.controllers.clone()?;
     if is_ours(input, pod) {
         return None;
@@ -212,7 +212,7 @@ fn of_k3s(input: &CheckInput) -> Option<ForeignCcm> {
     (!controllers.is_empty()).then(|| ForeignCcm::built_in(K3S, &by, controllers))
 }
 
-fn external_lease(input: &CheckInput, lease: &Lease) -> Option<ForeignCcm> {
+fn foreign_ccm_of_lease(input: &CheckInput, lease: &Lease) -> Option<ForeignCcm> {
     if !is_held(input, lease) || others(input).any(|other| is_of(other.ccm, lease)) {
         return None;
     }

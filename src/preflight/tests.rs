@@ -18,7 +18,7 @@ use crate::{
         node::{Node, Ready, UNINITIALIZED},
     },
     plan::kubernetes::{
-        sources::{Checks, Source, SourceState},
+        sources::{Checkers, Source, SourceState},
         validation::{Validation, validate},
     },
     provider::{catalog::Catalog, embedded},
@@ -98,7 +98,7 @@ fn secret(data: &Value) -> SourceState {
         namespace: "kube-system".into(),
         name: "hcloud".into(),
     };
-    SourceState::Present(Source::of(&json!({"data": data}), &reference, &Checks::new()))
+    SourceState::Present(Source::of(&json!({"data": data}), &reference, &Checkers::new()))
 }
 
 fn unseen() -> Unseen {

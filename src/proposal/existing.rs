@@ -12,7 +12,7 @@ use crate::{
     preflight::pods::DEFAULT_PORT,
     provider::{
         CCM,
-        kubernetes::{Descriptor, Kubernetes},
+        kubernetes::{Descriptor, KubernetesProvider},
     },
     text::boolean,
 };
@@ -180,7 +180,7 @@ impl Existing {
     }
 
     /// Whether its image belongs to another program of a provider, such as a node manager.
-    pub(crate) fn is_beside(&self, provider: &Kubernetes) -> bool {
+    pub(crate) fn is_beside(&self, provider: &KubernetesProvider) -> bool {
         provider.descriptor.container_of(&self.image).is_some_and(|container| container != CCM)
     }
 

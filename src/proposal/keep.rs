@@ -14,7 +14,7 @@ use crate::{
     api::spec::Logging,
     facts::ccm::{Controller, ONLY},
     nodes::observed::flags,
-    provider::kubernetes::Kubernetes,
+    provider::kubernetes::KubernetesProvider,
     text::{boolean, mask},
 };
 
@@ -50,7 +50,7 @@ const DEFAULTS: [(&str, &str); 5] = [
 ];
 
 /// Proposes a `CloudControllerManager` that replaces an existing cloud-controller-manager.
-pub(crate) fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input) -> ProposedCcm {
+pub(crate) fn proposal(existing: &Existing, provider: &KubernetesProvider, input: &Input) -> ProposedCcm {
     let lease = existing.lease();
     // The two exclude each other only with a lease in the same namespace.
     let namespace = lease.map_or(existing.namespace.as_str(), |(namespace, _)| namespace);
@@ -89,7 +89,7 @@ pub(crate) fn proposal(existing: &Existing, provider: &Kubernetes, input: &Input
     proposed
 }
 
-fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
+fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
     let on = existing.controllers();
     // A node manager on each node replaces this controller.
     let has_node_manager = provider.descriptor.node_manager.is_some();
@@ -190,7 +190,7 @@ fn feature_gates(proposed: &mut ProposedCcm, existing: &Existing) {
 }
 
 /// Keeps or reports the flags without a field.
-fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
+fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
     // Variables in values may be credentials, so they are shown unexpanded.
     let written: BTreeMap<_, _> = flags(existing.container()).into_iter().collect();
     let mut given: BTreeMap<&str, &str> = BTreeMap::new();

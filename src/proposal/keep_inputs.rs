@@ -16,7 +16,7 @@ use crate::{
         items,
         reference::{Reference, SECRET},
     },
-    provider::kubernetes::{Credentials, Kubernetes},
+    provider::kubernetes::{Credentials, KubernetesProvider},
 };
 
 /// The annotation of objects that `helm uninstall` deletes.
@@ -29,7 +29,12 @@ const PROXY: [(&str, &str); 3] = [("HTTP_PROXY", "httpProxy"), ("HTTPS_PROXY", "
 type Config = Result<(Reference, String), (String, &'static str)>;
 
 /// Keeps the file of `--cloud-config`.
-pub(super) fn cloud_config(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes, input: &Input) {
+pub(super) fn cloud_config(
+    proposed: &mut ProposedCcm,
+    existing: &Existing,
+    provider: &KubernetesProvider,
+    input: &Input,
+) {
     let Some(found) = config_of(existing) else { return };
     let name = &provider.descriptor.name;
     let Some(file) = &provider.descriptor.cloud_config else {
@@ -37,7 +42,9 @@ pub(super) fn cloud_config(proposed: &mut ProposedCcm, existing: &Existing, prov
     };
     let (reference, key) = match found {
         Ok(found) => found,
-        Err((file, how)) => return proposed.note(Handling::ToDo, format!("the file {file} (--cloud-config)"), how),
+        Err((file, how)) => {
+            return proposed.note(Handling::ToDo, format!("the file {file} (--cloud-config)"), how);
+        }
     };
     let what = format!("{reference}, key {key} (--cloud-config)");
     let Some(value) = input.found.get(&reference).and_then(|object| plain(object, &key)) else {
@@ -115,7 +122,12 @@ pub(super) fn plain(object: &Value, key: &str) -> Option<Vec<u8>> {
 }
 
 /// Keeps the Secret with the credentials.
-pub(super) fn credentials(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes, input: &Input) {
+pub(super) fn credentials(
+    proposed: &mut ProposedCcm,
+    existing: &Existing,
+    provider: &KubernetesProvider,
+    input: &Input,
+) {
     let Some(needed) = &provider.descriptor.credentials else { return };
     let values =
         if needed.environment.is_empty() { in_files(needed, input) } else { in_environment(needed, existing, input) };
@@ -179,7 +191,7 @@ fn in_files(needed: &Credentials, input: &Input) -> Values {
 }
 
 /// Keeps or reports the environment variables.
-pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
+pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
     let descriptor = &provider.descriptor;
     let of_credentials =
         |name: &str| descriptor.credentials.as_ref().is_some_and(|one| one.environment.contains_key(name));

@@ -10,7 +10,7 @@ use crate::{
     object::{Object, items},
     provider::{
         CCM,
-        kubernetes::{CONTROL_PLANE_LABEL, Kubernetes},
+        kubernetes::{CONTROL_PLANE_LABEL, KubernetesProvider},
     },
 };
 
@@ -18,7 +18,7 @@ use crate::{
 const OLD_CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/master";
 
 /// Reports the change of the image, and keeps its registry.
-pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
+pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
     let Some(ours) = provider.descriptor.images.get(CCM) else { return };
     let given = existing.image.split('@').next().unwrap_or_default();
     let repository = given.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(given, |(path, _)| path);
@@ -44,7 +44,7 @@ pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &
 }
 
 /// Keeps the placement of the pods.
-pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kubernetes) {
+pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
     let is_control_plane = |key: &str| [CONTROL_PLANE_LABEL, OLD_CONTROL_PLANE_LABEL].contains(&key);
     let mut selector = existing.pod["nodeSelector"].as_object().cloned().unwrap_or_default();
     selector.retain(|key, _| !is_control_plane(key) && key != "kubernetes.io/os");

@@ -4,23 +4,23 @@ use super::existing::Existing;
 use crate::{
     nodes::{node::Node, observed::flags},
     object,
-    provider::{CCM, catalog::Catalog, kubernetes::Kubernetes},
+    provider::{CCM, catalog::Catalog, kubernetes::KubernetesProvider},
 };
 
 /// A provider, and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sign {
+pub(crate) struct Detected {
     pub(crate) provider: String,
     pub(crate) because: String,
 }
 
 /// Returns the detected providers, the most certain first: by running programs, then by the providerIDs and the names of nodes.
-pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Sign> {
-    let mut signs: Vec<Sign> = Vec::new();
-    let mut add = |provider: &Kubernetes, because: String| {
+pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Detected> {
+    let mut signs: Vec<Detected> = Vec::new();
+    let mut add = |provider: &KubernetesProvider, because: String| {
         let provider = provider.descriptor.name.clone();
         if !signs.iter().any(|sign| sign.provider == provider) {
-            signs.push(Sign { provider, because });
+            signs.push(Detected { provider, because });
         }
     };
     for one in existing {
@@ -47,7 +47,7 @@ pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) ->
 }
 
 /// Returns the provider of a cloud-controller-manager, by its image or by `--cloud-provider`.
-pub(crate) fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a Kubernetes> {
+pub(crate) fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a KubernetesProvider> {
     let by_image = catalog.kubernetes().find(|one| one.descriptor.container_of(&existing.image) == Some(CCM));
     by_image.or_else(|| {
         let asked = existing.flag("cloud-provider")?;
@@ -56,13 +56,13 @@ pub(crate) fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Opti
 }
 
 /// Returns the container of the cloud-controller-manager in the manifests of a provider.
-pub(super) fn container(provider: &Kubernetes) -> Option<&serde_json::Value> {
+pub(super) fn container(provider: &KubernetesProvider) -> Option<&serde_json::Value> {
     let pods = provider.manifests.iter().filter_map(object::Object::pod_spec);
     pods.flat_map(object::containers).find(|one| object::container_name(one) == CCM)
 }
 
 /// Returns the value of a flag in the manifests of a provider; `true` for a flag without a value.
-pub(super) fn argument(provider: &Kubernetes, flag: &str) -> Option<String> {
+pub(super) fn argument(provider: &KubernetesProvider, flag: &str) -> Option<String> {
     let given = container(provider).map(flags).unwrap_or_default();
     let given = given.into_iter().rev().find(|(name, _)| name == flag);
     given.map(|(_, value)| value.unwrap_or_else(|| "true".to_owned()))

@@ -16,7 +16,7 @@ use crate::{
         Kind, PART_OF_LABEL, POD, SERVICE_ACCOUNT, items,
         reference::{Reference, SECRET},
     },
-    provider::{catalog::Catalog, kubernetes::Kubernetes},
+    provider::{catalog::Catalog, kubernetes::KubernetesProvider},
 };
 
 /// The number of objects in one request.
@@ -88,7 +88,7 @@ pub(crate) async fn referenced(client: &Client, existing: &Existing) -> Result<B
 }
 
 /// Whether an object of a planned `CloudControllerManager` already exists and was not created by the operator.
-pub(crate) async fn is_in_the_way(client: &Client, provider: &Kubernetes, ccm: &Ccm) -> Result<bool, Error> {
+pub(crate) async fn is_in_the_way(client: &Client, provider: &KubernetesProvider, ccm: &Ccm) -> Result<bool, Error> {
     for object in &provider.manifests {
         let namespace = if object.namespace().is_empty() { "" } else { &ccm.spec.namespace };
         let live = read::get(client, object.kind(), namespace, &ccm.named(object.name())).await?;

@@ -157,7 +157,7 @@ impl StepsInput<'_> {
             ("--providers", Some(text(&self.proposed.spec["provider"]))),
             ("--secrets", (!secrets.is_empty()).then(|| secrets.join(","))),
         ];
-        let (distribution, operator_namespace) = (self.cluster.distribution.known(), self.operator_namespace);
+        let (distribution, operator_namespace) = (self.cluster.distribution.properties(), self.operator_namespace);
         let of_cluster = [
             ("--namespaces", (namespace != KUBE_SYSTEM).then(|| format!("{KUBE_SYSTEM},{namespace}"))),
             ("--operator-namespace", (operator_namespace != NAME).then(|| operator_namespace.to_owned())),

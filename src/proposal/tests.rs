@@ -25,7 +25,7 @@ use crate::{
         CCM, Phase,
         catalog::Catalog,
         embedded,
-        kubernetes::{Descriptor, Kubernetes},
+        kubernetes::{Descriptor, KubernetesProvider},
     },
 };
 
@@ -365,7 +365,7 @@ fn of_every_provider_all_is_kept_that_the_operator_would_install() {
     let catalog = catalog();
     let (mut providers, mut problems) = (0, Vec::new());
     for provider in catalog.kubernetes() {
-        let Kubernetes { descriptor, .. } = provider;
+        let KubernetesProvider { descriptor, .. } = provider;
         let (mut before, found) = complete(descriptor);
         let objects = planned(&mut before);
         let workload = objects.iter().find(|one| {

@@ -276,7 +276,7 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let of_cluster = |cluster: &cluster::Cluster| Cluster {
         kubernetes: cluster.minor.to_string(),
-        distribution: cluster.distribution.known().name.to_owned(),
+        distribution: cluster.distribution.properties().name.to_owned(),
         control_plane_nodes: count(cluster.control_plane_nodes),
     };
     Status {

@@ -110,7 +110,7 @@ pub struct ObjectReference {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// Four conditions of the operator, and two per config-sync controller.
+    /// The conditions of the operator, and two per config-sync controller.
     pub(super) conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     versions: Vec<OperandVersion>,

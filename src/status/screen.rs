@@ -169,6 +169,10 @@ impl StatusReport {
         let operator = OperatorState::of(findings.lease.as_ref(), findings.now);
         let compared = planned.iter().zip(&findings.live);
         let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
+        let left_over = findings.left_over.iter().map(|(live, decision)| {
+            let is_kept = matches!(decision, PruneDecision::Keep(_));
+            object_state(live, Some(live), if is_kept { "kept" } else { "left-over" })
+        });
         let live = || findings.live.iter().flatten().flatten();
         let rollouts: Vec<_> = live().filter_map(|live| rollout_state(live, findings)).collect();
         // As in the Go operator, the conditions cover rollouts, but not pods that fail later.
@@ -181,7 +185,7 @@ impl StatusReport {
             why,
             version: status.version().map(str::to_owned),
             namespace: namespace.to_owned(),
-            objects: compared.chain(findings.left_over.iter().map(left_over_state)).collect(),
+            objects: compared.chain(left_over).collect(),
             rollouts,
             conditions: live_status.map(|_| conditions(&status.conditions)).unwrap_or_default(),
             changes: last_changes(live(), &findings.events),
@@ -204,10 +208,6 @@ fn planned_state(object: &Object, live: Option<&Option<Value>>, findings: &Findi
         Some(Some(_)) => "differs",
     };
     object_state(object.value(), live.and_then(Option::as_ref), state)
-}
-
-fn left_over_state((live, decision): &(Value, PruneDecision)) -> ObjectState {
-    object_state(live, Some(live), if matches!(decision, PruneDecision::Keep(_)) { "kept" } else { "left-over" })
 }
 
 fn object_state(object: &Value, live: Option<&Value>, state: &'static str) -> ObjectState {

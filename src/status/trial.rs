@@ -36,7 +36,7 @@ pub(crate) struct TrialReport {
     pub pods: Vec<TrialPod>,
     /// The Events about the trial's objects, newest last.
     pub events: Vec<Event>,
-    pub left: Vec<Left>,
+    pub left: Vec<LeftoverObject>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -72,7 +72,7 @@ pub(crate) struct Event {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Left {
+pub(crate) struct LeftoverObject {
     pub object: String,
     pub why: String,
     pub command: String,

@@ -9,7 +9,7 @@ use ccm_operator::{
     object::KINDS,
     provider::{
         embedded,
-        kubernetes::{Descriptor, Kubernetes as Provider},
+        kubernetes::{Descriptor, KubernetesProvider as Provider},
     },
 };
 use kube::Api;

@@ -16,7 +16,7 @@ use ccm_operator::{
     facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings, images::Images},
     object::Object,
     plan::{Plan, write},
-    provider::{OpenShift, Phase, catalog::Catalog, embedded, payload},
+    provider::{OpenShiftProvider, Phase, catalog::Catalog, embedded, payload},
 };
 use serde_json::{Value, json};
 
@@ -123,7 +123,7 @@ pub(crate) fn platforms(catalog: &Catalog) -> Result<Vec<Platform>> {
 }
 
 /// The platform of a provider that the Go operator does not know.
-fn unknown(provider: &OpenShift) -> Platform {
+fn unknown(provider: &OpenShiftProvider) -> Platform {
     let served = &provider.descriptor.platform;
     let mut status = json!({"type": served.type_});
     if let Some(name) = &served.cloud_name {

@@ -25,6 +25,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cli::{self, Cli},
     grace::{DENIED_GRACE, NODE_GRACE, TRANSIENT_ERROR_GRACE},
+    object::KINDS,
     status::cluster_operator::CONDITIONS,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
@@ -292,6 +293,25 @@ fn the_conditions_of_the_cluster_operator_are_on_their_page() -> Result<()> {
     Ok(())
 }
 
+/// Pods belong to workloads; on OpenShift, ConfigMaps and ServiceAccounts to namespaces that are deleted with everything in them.
+#[test]
+fn the_pages_uninstall_every_kind_of_object() -> Result<()> {
+    let of_namespaces = ["pods", "configmaps", "serviceaccounts"];
+    for (page, spared) in [
+        ("docs/any-kubernetes.md", &of_namespaces[..1]),
+        ("docs/uninstalling.md", &of_namespaces[..]),
+        ("docs/replacing-the-go-operator.md", &of_namespaces[..]),
+    ] {
+        let text = fs::read_to_string(repository().join(page))?;
+        let list =
+            text.lines().find_map(|line| line.trim().strip_prefix("deployments,").map(|_| line)).context(page)?;
+        let listed: BTreeSet<_> = list.trim_matches([' ', '\\']).split(',').collect();
+        let kinds = KINDS.iter().map(|kind| kind.plural).filter(|plural| !spared.contains(plural));
+        assert_eq!(listed, kinds.collect(), "{page}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_grace_periods_of_the_pages_are_those_of_the_operator() -> Result<()> {
     let in_words = |period: Duration| match period.as_secs() {
@@ -313,7 +333,11 @@ fn the_grace_periods_of_the_pages_are_those_of_the_operator() -> Result<()> {
         ),
         (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "after {}, if a node for the pods is not ready"),
         (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "{} after Kubernetes gives up the rollout"),
-        (TRANSIENT_ERROR_GRACE, "docs/any-kubernetes.md", "after {} in which finalizers keep an object"),
+        (
+            TRANSIENT_ERROR_GRACE,
+            "docs/any-kubernetes.md",
+            "if finalizers have kept an object that is being deleted for {}",
+        ),
         (TRANSIENT_ERROR_GRACE, "docs/operations.md", "for {}, or for"),
         (DENIED_GRACE, "docs/operations.md", "or for {} because of a missing permission"),
         (

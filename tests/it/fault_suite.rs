@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::{cluster::request, object::Object};
+use ccm_operator::{cluster::request, grace::TRANSIENT_ERROR_GRACE, object::Object};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, task::JoinHandle};
@@ -244,7 +244,7 @@ async fn an_outage_that_is_over_is_not_reported() -> Result<()> {
     let mark = lab.mark().await?;
     let operator = lab.start_through(faults.kubeconfig())?;
     // Longer than any problem is borne without a report.
-    tokio::time::sleep(Duration::from_secs(160)).await;
+    tokio::time::sleep(TRANSIENT_ERROR_GRACE + Duration::from_secs(10)).await;
     faults.forget();
     eventually("the operator leads", LIMIT, async || {
         let leads = lab.requests(mark).await?.iter().any(|request| request.is_lease() && request.is_write());

@@ -150,11 +150,11 @@ async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Resul
             "it is ready, or its kubelet has never reported",
         ),
         ("silent", json!({"status": {"conditions": null}}), "it is ready, or its kubelet has never reported"),
-        ("server", json!({"metadata": {"labels": control_plane}}), "it is of the control plane or etcd"),
+        ("server", json!({"metadata": {"labels": control_plane}}), "it belongs to the control plane or etcd"),
         (
             "etcd",
             json!({"metadata": {"labels": {"node-role.kubernetes.io/etcd": "true"}}}),
-            "it is of the control plane or etcd",
+            "it belongs to the control plane or etcd",
         ),
         ("unlisted", json!({}), "its deletion is not confirmed"),
         ("again", json!({}), "its deletion is not confirmed"),

@@ -240,7 +240,7 @@ async fn on_a_terminal_it_asks_and_an_empty_answer_accepts_its_proposal() -> Res
         "the provider, one of aws, ",
         " [hcloud]: ",
         "there is no provider",
-        "the cluster's name at the cloud [kubernetes]: ",
+        "the cluster's name in the cloud [kubernetes]: ",
         "[cloudNode,cloudNodeLifecycle,service]: ",
         "(did you mean `token`?)",
         "Next:",

@@ -272,3 +272,20 @@ fn a_folder_that_is_no_package_is_refused_with_a_reason() -> Result<()> {
     assert_eq!(names(folder.path())?, ["demo", "exoscale.tar", "policy.yml"]);
     Ok(())
 }
+
+#[test]
+fn every_defect_of_a_package_is_warned_of() -> Result<()> {
+    let folder = TempDir::new()?;
+    let example = folder.path().join("example");
+    write(&example, embedded::scaffold())?;
+    let (_, messages) = printed(folder.path(), &["digest", "./example"])?;
+    assert!(!messages.contains("warning"), "{messages}");
+    // A defect of the folder: no rule for external providers has a finding.
+    write(&example, [("assets/kubernetes/secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n")])?;
+    for command in ["digest", "pack"] {
+        let (_, messages) = printed(folder.path(), &[command, "./example"])?;
+        let is_named = messages.contains("warning: the operator would refuse it: assets/kubernetes/secret.yaml:2: ");
+        assert!(is_named, "{messages}");
+    }
+    Ok(())
+}

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use ccm_operator::{
     cli::{Cli, Command},
     cluster::request,
-    object::Object,
+    object::{KINDS, Object},
     provider::{catalog::Catalog, embedded},
     text::yaml,
 };
@@ -123,7 +123,7 @@ fn may_apply_and_watch(root: &Path, catalog: &Catalog) -> Result<()> {
         for verb in ["get", "create", "patch", "delete"] {
             let allowed = permissions.allow(namespace, kind.group, kind.plural, Some(object.name()), verb);
             assert!(allowed, "{verb} {} is not granted by name in 02_rbac_operator", object.key());
-            if ["Deployment", "DaemonSet", "RoleBinding", "ClusterRoleBinding"].contains(&kind.kind) {
+            if kind.may_be_recreated() {
                 let stand_in = format!("{}-next", object.name());
                 let allowed = permissions.allow(namespace, kind.group, kind.plural, Some(&stand_in), verb);
                 assert!(allowed, "{verb} {stand_in} is not granted by name in 02_rbac_operator");
@@ -183,12 +183,9 @@ fn names_only_objects_of_providers(root: &Path, catalog: &Catalog) -> Result<()>
         for resource in items(&rule["resources"]) {
             for name in items(&rule["resourceNames"]) {
                 // An object with an immutable change is recreated, after a temporary object of this name.
-                let stands_for = match text(resource) {
-                    "deployments" | "daemonsets" | "rolebindings" | "clusterrolebindings" => {
-                        text(name).strip_suffix("-next")
-                    }
-                    _ => None,
-                };
+                let may_be_recreated =
+                    KINDS.iter().any(|kind| kind.plural == text(resource) && kind.may_be_recreated());
+                let stands_for = text(name).strip_suffix("-next").filter(|_| may_be_recreated);
                 let named = (namespace.as_str(), text(resource), stands_for.unwrap_or(text(name)));
                 assert!(known.contains(&named), "02_rbac_operator names {named:?}, which no provider has");
             }

@@ -102,11 +102,6 @@ pub fn beside(folder: &Path, bytes: impl AsRef<[u8]>, readers: Readers) -> io::R
 /// The mode of a folder that everybody may read, as far as the umask allows.
 const FOLDER_MODE: u32 = 0o755;
 
-/// Creates a folder that everybody may read, and its missing parents.
-fn create_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
-}
-
 /// Returns the folder of a file.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -122,7 +117,7 @@ pub fn write_folder(
     let prepared = tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempdir_in(parent(path))?;
     for (name, bytes) in files {
         let file = prepared.path().join(name);
-        create_folder(parent(&file))?;
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(parent(&file))?;
         beside(parent(&file), bytes, Readers::All)?.persist(&file)?;
     }
     fs::rename(prepared.path(), path)?;

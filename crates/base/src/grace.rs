@@ -3,18 +3,18 @@
 
 use std::time::Duration;
 
-/// A transient error of a reconcile or of a watch. The Go operator waits as long.
+/// A transient error of a reconcile or of a watch; then the ClusterOperator is Degraded. The Go operator uses the same period.
 pub const TRANSIENT_ERROR_GRACE: Duration = Duration::from_secs(150);
 
-/// A transient error of a controller that has its own conditions in the ClusterOperator. The Go operator waits as long.
+/// A transient error of a controller that has its own conditions in the ClusterOperator. The Go operator uses the same period.
 pub const SYNC_GRACE: Duration = Duration::from_secs(120);
 
 /// A request that is refused for a missing permission: an API server that has just started denies every permission that it
 /// has not read yet. Our own choice; the refusals at a real restart ended earlier.
 pub const PERMISSION_GRACE: Duration = Duration::from_secs(5);
 
-/// A watch that is refused for a missing permission, for the same reason. Our own choice: watches pause for some seconds
-/// between two tries.
+/// A watch that is refused for a missing permission, for the same reason. Our own choice: a watch waits several
+/// seconds between retries.
 pub const DENIED_GRACE: Duration = Duration::from_secs(30);
 
 /// An attempt to initialize a node, or the start of a pod, until it counts as failed. Our own choice.

@@ -76,7 +76,7 @@ macro_rules! facts {
 }
 
 facts! {
-    /// The cluster's name at the cloud, `Infrastructure.status.infrastructureName`.
+    /// The cluster's name in the cloud, `Infrastructure.status.infrastructureName`.
     InfrastructureName = "infrastructureName",
     /// The namespace that is managed.
     Namespace = "namespace",
@@ -88,7 +88,7 @@ facts! {
     TlsDisableHttp2 = "tls.disableHttp2",
     /// The feature gates that the cluster enables and a cloud-controller-manager knows, as `Name=true`, comma-separated.
     FeatureGates = "featureGates",
-    /// The cluster's name at the cloud.
+    /// The cluster's name in the cloud.
     ClusterName = "clusterName" of CloudControllerManager,
     /// The controllers that are on, comma-separated.
     Controllers = "controllers" of CloudControllerManager,
@@ -168,7 +168,7 @@ fn proxy_variables(http: String, https: String, no: String) -> Vec<(&'static str
 pub struct Facts {
     /// The platform; `None` if the cluster lacks the document that names it.
     pub platform: Result<Option<Platform>, Error>,
-    /// The cluster's name at the cloud.
+    /// The cluster's name in the cloud.
     pub infrastructure_name: Option<String>,
     /// The namespace that is managed.
     pub namespace: String,

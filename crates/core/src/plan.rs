@@ -19,7 +19,7 @@ use crate::{
     api::spec::Management,
     facts::{self, Facts, PLATFORM_DOCUMENT, images},
     object::{Object, PART_OF_LABEL, reference},
-    provider::{self, OpenShift, Phase, catalog::Catalog, external},
+    provider::{self, OpenShiftProvider, Phase, catalog::Catalog, external},
 };
 
 /// The objects that should exist.
@@ -155,7 +155,7 @@ fn without_digest(object: &Object) -> Value {
     value
 }
 
-impl OpenShift {
+impl OpenShiftProvider {
     /// Returns the objects of one phase. For the bootstrap VM, only the images depend on the cluster.
     pub fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
         if phase == Phase::Bootstrap {

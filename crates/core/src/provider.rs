@@ -31,7 +31,7 @@ use crate::{
 pub use descriptor::{Common, Describe, Descriptor, FactOrText, ImageSource, Platform, Services, Sources, ValueSource};
 pub use external::Origin;
 use folder::ParsedProvider;
-pub use kubernetes::Kubernetes;
+pub use kubernetes::KubernetesProvider;
 pub use patterns::is_file;
 
 /// The name of the CCM's container.
@@ -106,14 +106,14 @@ pub struct Provider {
     /// Its name.
     pub name: String,
     /// Its flavor for OpenShift.
-    pub openshift: Option<OpenShift>,
+    pub openshift: Option<OpenShiftProvider>,
     /// Its flavor kubernetes.
-    pub kubernetes: Option<Kubernetes>,
+    pub kubernetes: Option<KubernetesProvider>,
 }
 
 /// One flavor of a provider.
 #[derive(Clone, Debug)]
-pub struct Contents<D> {
+pub struct ProviderFlavor<D> {
     /// Its descriptor.
     pub descriptor: D,
     /// The manifests of the running cluster, in the order of applying.
@@ -125,7 +125,7 @@ pub struct Contents<D> {
 }
 
 /// The flavor openshift of a provider.
-pub type OpenShift = Contents<Descriptor>;
+pub type OpenShiftProvider = ProviderFlavor<Descriptor>;
 
 /// The descriptor of either flavor.
 #[derive(Clone, Debug)]
@@ -171,14 +171,14 @@ impl Provider {
     }
 }
 
-impl<D: Describe> Contents<D> {
+impl<D: Describe> ProviderFlavor<D> {
     /// The provider's name.
     pub fn name(&self) -> &str {
         self.descriptor.common().name
     }
 }
 
-impl<D> Contents<D> {
+impl<D> ProviderFlavor<D> {
     /// Returns the ConfigMaps and Secrets that its pods refer to when they run in this namespace.
     pub fn references(&self, namespace: &str) -> BTreeSet<Reference> {
         let workloads = self.manifests.iter().filter_map(|object| Some((object.namespace(), object.pod_spec()?)));

@@ -62,6 +62,8 @@ fn remove_unwanted(live: &mut Value, fields: &Value, desired: Option<&Value>, ot
 fn overlay(live: &mut Value, desired: &Value, fields: &Value) {
     // The value, such as a selector, is owned as a whole.
     let is_whole = fields.as_object().is_some_and(Map::is_empty);
+    let is_item = |path: &String| path.starts_with("k:") || path.starts_with("v:");
+    let has_items = || fields.as_object().is_some_and(|fields| fields.keys().any(is_item));
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) if !is_whole => {
             for (name, value) in desired {
@@ -69,7 +71,7 @@ fn overlay(live: &mut Value, desired: &Value, fields: &Value) {
                 overlay(live.entry(name.clone()).or_insert(Value::Null), value, fields);
             }
         }
-        (Value::Array(live), Value::Array(desired)) if has_items(fields) => {
+        (Value::Array(live), Value::Array(desired)) if has_items() => {
             let mut merged = Vec::new();
             for item in desired {
                 let path = fields.as_object().into_iter().flatten().find(|(path, _)| path_matches(path, item));
@@ -83,10 +85,6 @@ fn overlay(live: &mut Value, desired: &Value, fields: &Value) {
         }
         (live, desired) => *live = desired.clone(),
     }
-}
-
-fn has_items(fields: &Value) -> bool {
-    fields.as_object().is_some_and(|fields| fields.keys().any(|path| path.starts_with("k:") || path.starts_with("v:")))
 }
 
 fn find_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {

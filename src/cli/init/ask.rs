@@ -13,7 +13,7 @@ use crate::{
     files,
     proposal::{
         credentials::{self, Values},
-        provider::Sign,
+        provider::Detected,
     },
     provider::{catalog::Catalog, kubernetes::Credentials},
     text::output::printable,
@@ -49,7 +49,7 @@ pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -
 }
 
 /// Returns the provider that the signs show, or the answer of the user.
-pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign> {
+pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Detected]) -> anyhow::Result<Detected> {
     let names: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
     if is_terminal() {
         for sign in signs {
@@ -66,7 +66,7 @@ pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Res
         }
     };
     let known = signs.iter().find(|sign| sign.provider == answer).cloned();
-    Ok(known.unwrap_or(Sign { provider: answer, because: "asked for".to_owned() }))
+    Ok(known.unwrap_or(Detected { provider: answer, because: "asked for".to_owned() }))
 }
 
 /// Reads the credentials from a file or a folder, by the keys of the provider.

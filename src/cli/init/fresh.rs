@@ -13,7 +13,7 @@ use crate::{
         proposed::{Handling, ProposedCcm},
         steps::Permissions,
     },
-    provider::kubernetes::{ConfigFile, Credentials, Kubernetes},
+    provider::kubernetes::{ConfigFile, Credentials, KubernetesProvider},
     text::mask,
 };
 
@@ -27,14 +27,14 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     let mut proposed = ProposedCcm::new(ONLY, name, namespace);
     let cluster_name = match &args.cluster_name {
         Some(given) => given.clone(),
-        None => ask::value("--cluster-name", "the cluster's name at the cloud", Some(CLUSTER_NAME))?,
+        None => ask::value("--cluster-name", "the cluster's name in the cloud", Some(CLUSTER_NAME))?,
     };
     if args.cluster_name.is_none() && !ask::is_terminal() {
         proposed.note(
             Handling::ToDo,
             format!("spec.clusterName: {CLUSTER_NAME}"),
-            "nobody was asked for the cluster's name at the cloud, by which load balancers are found: if it has another one, or \
-             another cluster of the cloud has this one, begin again with --cluster-name",
+            "no cluster name was given, by which load balancers are found in the cloud: if the cluster has another name, or another \
+             cluster in this cloud uses this one, run the command again with --cluster-name",
         );
     }
     proposed.set("clusterName", cluster_name);
@@ -61,7 +61,12 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     Ok(Proposal { proposed, sign, migrated: Vec::new(), permissions: Permissions::default() })
 }
 
-fn controllers(args: &InitArgs, seen: &Seen, provider: &Kubernetes, proposed: &mut ProposedCcm) -> anyhow::Result<()> {
+fn controllers(
+    args: &InitArgs,
+    seen: &Seen,
+    provider: &KubernetesProvider,
+    proposed: &mut ProposedCcm,
+) -> anyhow::Result<()> {
     let default = Controller::ALL.into_iter().filter(|one| *one != Controller::Route).map(Controller::field);
     let default = default.collect::<Vec<_>>().join(",");
     let mut given = args.controllers.clone();
@@ -129,7 +134,7 @@ pub(super) fn cloud_config(
 async fn credentials(
     args: &InitArgs,
     seen: &Seen,
-    provider: &Kubernetes,
+    provider: &KubernetesProvider,
     needed: &Credentials,
     secret_name: &str,
     proposed: &mut ProposedCcm,

@@ -9,10 +9,10 @@ use crate::{
         existing::Existing,
         keep,
         proposed::Input,
-        provider::{Sign, of_existing},
+        provider::{Detected, of_existing},
         read,
     },
-    provider::kubernetes::Kubernetes,
+    provider::kubernetes::KubernetesProvider,
 };
 
 pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Proposal> {
@@ -56,7 +56,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
 }
 
 /// Selects the cloud-controller-manager to migrate, and the workloads that belong to it.
-fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Kubernetes, Sign, Vec<Existing>)> {
+fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a KubernetesProvider, Detected, Vec<Existing>)> {
     let Some(first) = seen.existing.first() else {
         bail!(
             "the API shows no cloud-controller-manager: neither a Deployment, a DaemonSet nor a static pod with an image or a name of \
@@ -64,13 +64,14 @@ fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Kubernetes
         );
     };
     let all: Vec<_> = seen.existing.iter().map(Existing::key).collect();
-    let is_asked = |known: &Kubernetes| args.provider.as_ref().is_none_or(|name| known.descriptor.name == *name);
+    let is_asked =
+        |known: &KubernetesProvider| args.provider.as_ref().is_none_or(|name| known.descriptor.name == *name);
     let is_it = |one: &&Existing| of_existing(&seen.catalog, one).is_none_or(is_asked);
     let of_provider: Vec<_> = seen.existing.iter().filter(is_it).collect();
     let (provider, sign) = match of_provider.iter().find_map(|one| Some((one, of_existing(&seen.catalog, one)?))) {
         Some((one, provider)) => {
             let because = format!("{} runs {}", one.key(), one.image);
-            (provider, Sign { provider: provider.descriptor.name.clone(), because })
+            (provider, Detected { provider: provider.descriptor.name.clone(), because })
         }
         None if args.provider.is_some() => seen.provider(args, &[])?,
         None => bail!("no provider has the image of {} ({}): give --provider", first.key(), first.image),

@@ -122,7 +122,7 @@ fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &
         () if node.is_uninitialized() => Some("it waits for its initialization".to_owned()),
         () if node.is_kept => Some(format!("it has the annotation {KEEP}; remove it first")),
         () if (node.is_control_plane || node.is_etcd) && !node.allows_control_plane_deletion => Some(format!(
-            "it is of the control plane or etcd; `kubectl annotate node {name} {ALLOW_CONTROL_PLANE}=true` allows that"
+            "it belongs to the control plane or etcd; `kubectl annotate node {name} {ALLOW_CONTROL_PLANE}=true` allows that"
         )),
         () => guard::fixed_rules(nodes, (provider_ids, selector), node).err().map(|why| why.to_string()),
     }

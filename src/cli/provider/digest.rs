@@ -10,14 +10,15 @@ use super::{PolicyArgs, target::load};
 use crate::{
     cli::flags::{OutputFormat, print, say, wrong_usage},
     provider::{
-        external::{self, Pinning, policy::PolicyFile},
+        external::{self, Pinning, ProviderRequest, policy::PolicyFile},
         folder::has_yaml_extension,
         package::{
             self,
-            read::{Form, LoadedPackage},
+            read::{LoadedPackage, PackageFormat},
         },
-        verify::{self, Policy},
+        verify::Policy,
     },
+    text::output,
 };
 
 /// Flags of `provider digest`.
@@ -66,10 +67,10 @@ fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
 
 /// Warns if the operator would refuse the package, before the user pins it.
 pub(super) fn warn_of_refusal(target: &str, loaded: &LoadedPackage, policy: &Policy) {
-    let is_external = !matches!(loaded.form, Form::BuiltIn);
-    let defects = is_external.then(|| verify::check_external(&loaded.package.parsed_providers(), policy));
-    if let Some(first) = defects.unwrap_or_default().findings.first() {
-        say(&format!("warning: the operator would refuse it: {first}; see `ccm-operator provider verify {target}`"));
+    let request = ProviderRequest { path: Some(target.into()), ..ProviderRequest::default() };
+    let check = || external::read::check_package(&request, loaded.clone(), policy);
+    if let Some(Err(refused)) = (loaded.form != PackageFormat::BuiltIn).then(check) {
+        say(&format!("warning: the operator would refuse it: {}", output::printable(&refused.why)));
     }
 }
 

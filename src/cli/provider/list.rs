@@ -7,7 +7,7 @@ use clap::Args;
 use crate::{
     cli::{
         flags::{OutputFormat, print},
-        providers::ProviderFlags,
+        provider_flags::ProviderFlags,
     },
     plan::show::{self, Summary},
     provider::{

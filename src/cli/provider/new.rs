@@ -136,7 +136,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
 
 /// Reads the options from the flags. The image is the only option without a default: if it is missing, the user is asked for all options.
 fn options(args: &NewArgs) -> anyhow::Result<Options> {
-    let (name, asks) = (&args.name, Asks { is_on: args.image.is_none() });
+    let (name, asks) = (&args.name, Prompter { is_on: args.image.is_none() });
     let question = "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST";
     let image = args.image.clone().map_or_else(|| asked("--image", question, None, str::parse), Ok)?;
     let default = format!("/{name}-cloud-controller-manager");
@@ -181,12 +181,12 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
 
 /// The questions about options without a flag.
 #[derive(Clone, Copy)]
-struct Asks {
+struct Prompter {
     /// Whether the user is also asked for options with a default.
     is_on: bool,
 }
 
-impl Asks {
+impl Prompter {
     /// Returns the value of a flag, or the answer of the user, who is asked again if it is invalid.
     fn given<T>(
         self,

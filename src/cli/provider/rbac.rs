@@ -12,7 +12,7 @@ use crate::{
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, limits::Limits, rbac},
-    provider::{Flavor, Kubernetes, Provider},
+    provider::{Flavor, KubernetesProvider, Provider},
 };
 
 /// Flags of `provider rbac`.
@@ -87,7 +87,7 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
     })
 }
 
-fn for_kubernetes(args: &RbacArgs, provider: &Kubernetes, operator_namespace: &str) -> anyhow::Result<String> {
+fn for_kubernetes(args: &RbacArgs, provider: &KubernetesProvider, operator_namespace: &str) -> anyhow::Result<String> {
     let namespaces = or_default(&args.namespaces, || vec![provider.descriptor.home().to_owned()]);
     check_namespaces(&namespaces, &provider.descriptor)?;
     let secrets = or_default(&args.secrets, || named_secrets(&[provider]));

@@ -9,7 +9,7 @@ use crate::{
         embedded,
         external::PIN,
         folder::ParsedProvider,
-        package::read::{self as package, Form, LoadedPackage},
+        package::read::{self as package, LoadedPackage, PackageFormat},
         payload::Payload,
         read,
     },
@@ -45,7 +45,7 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
         if path.is_dir() {
             say(&format!("{target}: the provider that comes with this program; the folder is ./{target}"));
         }
-        return Ok(LoadedPackage { digest: package.digest().to_owned(), package, form: Form::BuiltIn });
+        return Ok(LoadedPackage { digest: package.digest().to_owned(), package, form: PackageFormat::BuiltIn });
     }
     // The read of a path without access has its own error.
     if path.try_exists().unwrap_or(true) {
@@ -64,7 +64,7 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<LoadedPackage> {
 
 /// Returns the parsed providers of a package. The files of built-in providers have their paths in the repository.
 pub(super) fn parsed_providers(loaded: &LoadedPackage) -> Vec<ParsedProvider> {
-    if loaded.form == Form::BuiltIn {
+    if loaded.form == PackageFormat::BuiltIn {
         embedded::parsed_providers_of(loaded.package.name())
     } else {
         loaded.package.parsed_providers()

@@ -42,7 +42,7 @@ use crate::{
         read::{cluster, missing, seen},
     },
     process::lease::LEASE,
-    provider::kubernetes::{INSTANCE_LABEL, Kubernetes},
+    provider::kubernetes::{INSTANCE_LABEL, KubernetesProvider},
     status::trial::{TrialPod, TrialReport, events, is_ready},
 };
 use made::{Objects, may_pass};
@@ -56,7 +56,7 @@ mod stop;
 const HELP: &str = "\
 Examples:
   ccm-operator provider test ./acme --credentials token.env
-      starts it without any controller: it logs in at the cloud, holds a lease of its own, and
+      starts it without any controller: it logs in in the cloud, holds a lease of its own, and
       changes nothing
   ccm-operator provider test ./acme --secret kube-system/acme --cloud-config acme.yaml
       copies the keys that it needs from the Secret of the cluster, and mounts the file
@@ -138,7 +138,7 @@ enum End {
 /// A test that is ready to start.
 struct Test<'a> {
     client: &'a Client,
-    provider: &'a Kubernetes,
+    provider: &'a KubernetesProvider,
     trial: &'a Trial<'a>,
     ccm: &'a Ccm,
     secret: Option<Value>,
@@ -158,7 +158,7 @@ pub(super) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     Ok(if report.ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn test(args: &TestArgs, provider: &Kubernetes) -> anyhow::Result<TrialReport> {
+async fn test(args: &TestArgs, provider: &KubernetesProvider) -> anyhow::Result<TrialReport> {
     let client = args.cluster.client().await?;
     let name = format!("ccm-test-{}", letters(RandomState::new().hash_one(0)));
     let values = input::values(args, provider, &client).await?;

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{Destination, KubernetesFlags, planned, say_left_out};
 use crate::{
     api::spec::Management,
-    cli::{flags::say, providers::ProviderFlags},
+    cli::{flags::say, provider_flags::ProviderFlags},
     facts::{ccm::Ccm, cluster::Cluster, read, version::Minor},
     plan::{Plan, kubernetes, write},
     provider::{Phase, catalog::Catalog, external::Pinning},

@@ -11,7 +11,7 @@ use crate::{
     cli::{
         flags::{api_server, namespace, say, wrong_usage},
         limits::{LimitFlags, name, or_default},
-        providers::{EXTERNAL_PROVIDERS, ProviderFlags},
+        provider_flags::{EXTERNAL_PROVIDERS, ProviderFlags},
     },
     object::KUBE_SYSTEM,
     plan::{
@@ -22,7 +22,7 @@ use crate::{
         catalog::Catalog,
         embedded,
         external::{Pinning, read::ExternalProviders},
-        kubernetes::{Descriptor, Kubernetes},
+        kubernetes::{Descriptor, KubernetesProvider},
         verify::Policy,
     },
     text::yaml,
@@ -153,7 +153,7 @@ fn chosen<'a>(
     args: &InstallArgs,
     externals: &ExternalProviders,
     catalog: &'a Catalog,
-) -> anyhow::Result<Vec<&'a Kubernetes>> {
+) -> anyhow::Result<Vec<&'a KubernetesProvider>> {
     let names = || externals.accepted().map(|external| &external.provider.name);
     if args.providers.is_empty() && args.remove_provider.is_empty() && names().next().is_none() {
         let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
@@ -210,7 +210,7 @@ pub(in crate::cli) fn check_namespaces(
 }
 
 /// Returns the Secrets of providers, which have the providers' names unless `--secrets` is given.
-pub(in crate::cli) fn named_secrets(providers: &[&Kubernetes]) -> Vec<String> {
+pub(in crate::cli) fn named_secrets(providers: &[&KubernetesProvider]) -> Vec<String> {
     let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
     descriptors.map(|one| one.name.clone()).collect()
 }

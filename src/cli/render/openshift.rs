@@ -13,7 +13,7 @@ use super::{Destination, planned, say_left_out, write_below};
 use crate::{
     cli::{
         flags::{folder, one_reads_stdin, say},
-        providers::ProviderFlags,
+        provider_flags::ProviderFlags,
     },
     config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{DEFAULT_NAMESPACE, Facts, Settings, read::Files},

@@ -49,7 +49,7 @@ async fn what_has_no_room_counts_as_no_repair() {
     let mut applier = applier();
     let (written, deleted) = (object("written"), object("deleted"));
     applier.limit_writes(0);
-    for _ in 0..=REPAIRS {
+    for _ in 0..=REPAIR_BURST {
         assert!(
             applier.start(&written, None).is_none() && !(applier.may_write_more() && applier.may_repair(deleted.key()))
         );

@@ -7,12 +7,12 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Ccms, Grants, Member, Withheld, guard::denied, owner};
+use super::{Grants, KubernetesFleet, Member, Withheld, guard::denied, owner};
 use crate::{
     apply::{inventory::Location, ownership::is_label_of_others},
     controllers::{
         apply_plan::DesiredObjects,
-        failures::Stopped,
+        failures::PassError,
         observer::{Id, Observer},
         view::View,
     },
@@ -24,21 +24,21 @@ use crate::{
 /// The limit of the work of a pass while nodes may be deleted, so that the withdrawal of a permission waits for few requests.
 const LIMIT: usize = 4;
 
-impl Ccms {
+impl KubernetesFleet {
     /// Returns the maximum number of objects and of statuses that this pass writes, and of permissions that it asks for. The limit starts
     /// with the pass that grants the first name, because a name is in force as soon as the role is written.
     pub(super) fn work_limit(&self) -> usize {
         let grants = |member: &Member| !member.guard.deletable.granted.is_empty();
-        let may_be_deleted = !self.grants.is_none() || self.fleet.values().any(grants);
+        let may_be_deleted = !self.grants.is_none() || self.members.values().any(grants);
         if may_be_deleted { LIMIT } else { usize::MAX }
     }
 
     /// Applies the plans. An object that may not be applied yet waits, and nothing is pruned in its place.
-    pub(super) async fn apply(&mut self, view: &mut View) -> Result<(), Stopped> {
+    pub(super) async fn apply(&mut self, view: &mut View) -> Result<(), PassError> {
         let limit = self.work_limit();
         let ready = Readiness::of(self, &view.target.observer);
         let (objects, waiting): (Vec<_>, Vec<_>) = self.objects.iter().partition(|object| ready.has(object));
-        let pruning = Pruning::of(&self.fleet, &self.grants, &self.withheld, &waiting);
+        let pruning = Pruning::of(&self.members, &self.grants, &self.withheld, &waiting);
         let objects: Cow<[Object]> =
             if waiting.is_empty() { Cow::Borrowed(&self.objects) } else { objects.into_iter().cloned().collect() };
         let may_prune = |live: &Value| pruning.allows(live);
@@ -47,7 +47,7 @@ impl Ccms {
         let budget = || self.authority.write_budget();
         let acted = self.executor.act(&mut view.target, desired, limit, budget).await;
         if let Some(applier) = self.executor.applier() {
-            let policies = self.fleet.values().flat_map(Member::optional_policies).map(Object::key).collect();
+            let policies = self.members.values().flat_map(Member::optional_policies).map(Object::key).collect();
             self.withheld.note(&policies, applier);
         }
         acted
@@ -67,7 +67,7 @@ struct Readiness<'a> {
 }
 
 impl<'a> Readiness<'a> {
-    fn of(ccms: &'a Ccms, observer: &'a Observer) -> Self {
+    fn of(ccms: &'a KubernetesFleet, observer: &'a Observer) -> Self {
         let unseen = observer.watches.iter().filter_map(|(id, seen)| match id {
             Id::Ours(location) if !seen.is_synced() => Some(location.clone()),
             _ => None,
@@ -83,7 +83,7 @@ impl<'a> Readiness<'a> {
             is_policy && is_unseen(object) && denied(observer, &Location::of(object)).is_none()
         };
         let unlocked = DesiredObjects::owners(&ccms.objects, owner, is_lock);
-        let gated = ccms.fleet.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
+        let gated = ccms.members.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
         Self { observer, withheld: &ccms.withheld, closed: gated.chain(unrestricted).collect(), unlocked, unseen }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Readiness<'a> {
 
 /// The live objects that may be pruned in a pass, if they are no longer planned.
 struct Pruning<'a> {
-    fleet: &'a BTreeMap<String, Member>,
+    members: &'a BTreeMap<String, Member>,
     grants: &'a Grants,
     /// The planned objects that wait.
     waiting: BTreeSet<[&'a str; 3]>,
@@ -111,7 +111,7 @@ struct Pruning<'a> {
 
 impl<'a> Pruning<'a> {
     fn of(
-        fleet: &'a BTreeMap<String, Member>,
+        members: &'a BTreeMap<String, Member>,
         grants: &'a Grants,
         withheld: &Withheld,
         waiting: &[&'a Object],
@@ -119,9 +119,9 @@ impl<'a> Pruning<'a> {
         // A policy that the operator may not write does not block pruning.
         let counted = waiting.iter().filter(|object| !withheld.has(&object.key()));
         let incomplete: BTreeSet<_> = counted.map(|object| owner(object.value())).collect();
-        let is_complete = fleet.values().all(Member::may_prune) && incomplete.is_empty();
+        let is_complete = members.values().all(Member::may_prune) && incomplete.is_empty();
         let waiting = waiting.iter().map(|object| identity(object.value())).collect();
-        Self { fleet, grants, waiting, incomplete, is_complete }
+        Self { members, grants, waiting, incomplete, is_complete }
     }
 
     fn allows(&self, live: &Value) -> bool {
@@ -133,7 +133,7 @@ impl<'a> Pruning<'a> {
         !self.waiting.contains(&identity(live))
             && !self.grants.may_lag(live)
             && (self.is_complete || has_owner)
-            && self.fleet.get(owner).is_none_or(is_current)
+            && self.members.get(owner).is_none_or(is_current)
     }
 }
 
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn the_pass_that_grants_the_first_name_is_limited_as_well() {
-        let mut ccms = Ccms::of_a_standby();
-        ccms.fleet.entry("other".into()).or_default();
+        let mut ccms = KubernetesFleet::of_a_standby();
+        ccms.members.entry("other".into()).or_default();
         assert!(ccms.grants.is_none());
         assert_eq!(ccms.work_limit(), usize::MAX);
-        let granting = ccms.fleet.entry("cluster".into()).or_default();
+        let granting = ccms.members.entry("cluster".into()).or_default();
         granting.guard.deletable.granted.insert("a".into());
         assert!(ccms.grants.is_none(), "no role grants it yet");
         assert_eq!(ccms.work_limit(), LIMIT);

@@ -20,7 +20,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Ccms, Member, owner};
+use super::{KubernetesFleet, Member, owner};
 use crate::{
     api::{
         spec::Lifecycle,
@@ -60,7 +60,7 @@ pub(super) struct Guarded {
     seen_in: Option<[String; 2]>,
     /// Whether the cloud-controller-manager may delete any node by permissions that the operator has not granted (`None` without an
     /// answer), and the time of the question.
-    is_free: Option<(Option<bool>, Instant)>,
+    deletes_unguarded: Option<(Option<bool>, Instant)>,
     /// The state of the live permissions at that time.
     permissions: Option<BTreeSet<String>>,
     /// The time since which the leading pod of the current rollout has led, or the reason why it is unknown, and the time of the question.
@@ -84,8 +84,8 @@ impl Guarded {
     }
 
     /// Stores the answer about permissions from the checks before the first installation.
-    pub(super) fn was_asked(&mut self, deletion_permission: ReadResult<Option<Vec<String>>>) {
-        self.is_free = deletion_permission.ok().map(|held| (Some(held.is_some()), Instant::now()));
+    pub(super) fn set_deletion_permission(&mut self, deletion_permission: ReadResult<Option<Vec<String>>>) {
+        self.deletes_unguarded = deletion_permission.ok().map(|held| (Some(held.is_some()), Instant::now()));
     }
 
     /// Counts the deletions that a status reports. `clock` is the monotonic clock, which cannot be set. It determines how long each
@@ -111,7 +111,7 @@ struct Known<'a> {
     stale: Option<&'a str>,
 }
 
-impl Ccms {
+impl KubernetesFleet {
     /// Decides for each `CloudControllerManager` which nodes may be deleted. The first decision uses only the known state, so that a
     /// withdrawal does not wait for a response. The second decision uses the responses of the API server.
     pub(super) async fn guard_nodes(&mut self, view: &mut View, pass: &mut Pass) {
@@ -125,7 +125,7 @@ impl Ccms {
         let problem = view.target.observer.watches.seen(&Id::Nodes).and_then(seen::Seen::problem);
         let stale = problem.map(|problem| format!("the nodes may have changed, unseen: {}", problem.error));
         let mut unsettled = BTreeMap::new();
-        for (name, member) in &self.fleet {
+        for (name, member) in &self.members {
             let Some(applier) = self.executor.applier() else { return };
             unsettled.insert(name.clone(), member.unsettled(applier, &nodes, &view.target.observer));
         }
@@ -138,16 +138,16 @@ impl Ccms {
                 stale: stale.as_deref(),
             })
         };
-        for (name, member) in &mut self.fleet {
+        for (name, member) in &mut self.members {
             member.guard.count(&status(&view.target.observer, name).node_deletion, &nodes, now, Instant::now());
             member.decide_deletions(name, view, known(name), pass);
         }
         self.withdraw_grants(view).await;
-        let (names, mut asked): (Vec<String>, usize) = (self.fleet.keys().cloned().collect(), 0);
+        let (names, mut asked): (Vec<String>, usize) = (self.members.keys().cloned().collect(), 0);
         for name in &names {
             // The answers for one member may grant the first name, which limits the questions for the other members.
             let limit = self.work_limit();
-            let Some(member) = self.fleet.get_mut(name) else { continue };
+            let Some(member) = self.members.get_mut(name) else { continue };
             if asked >= limit {
                 // The next pass asks for this member. Until then, no further name is granted.
                 pass.due.push(Instant::now());
@@ -164,7 +164,7 @@ impl Ccms {
             let allows = member.ccm().is_some_and(|ccm| !ccm.spec.node_deletion.allow.is_empty());
             allows || !status(observer, name).node_deletion.confirmed.is_empty()
         };
-        events.is_some_and(|events| !events.is_empty()) || self.fleet.iter().any(is_busy)
+        events.is_some_and(|events| !events.is_empty()) || self.members.iter().any(is_busy)
     }
 
     /// Returns the objects in force, with the confirmed nodes.
@@ -172,7 +172,7 @@ impl Ccms {
         let own = |member: &Member| -> Vec<Object> {
             member.objects_in_force().iter().map(|object| confirmed(object.clone(), &member.guard.deletable)).collect()
         };
-        self.fleet.values().flat_map(own).collect()
+        self.members.values().flat_map(own).collect()
     }
 }
 
@@ -247,8 +247,8 @@ impl Member {
         self.guard.decision.as_ref().is_some_and(|decision| !decision.waiting.is_empty())
     }
 
-    fn is_free(&self) -> Option<bool> {
-        self.guard.is_free.and_then(|(is_free, _)| is_free)
+    fn deletes_unguarded(&self) -> Option<bool> {
+        self.guard.deletes_unguarded.and_then(|(deletes_unguarded, _)| deletes_unguarded)
     }
 
     /// Returns the reason why no node may be confirmed now.
@@ -259,7 +259,7 @@ impl Member {
         if let Some(problem) = self.validation().and_then(|validation| validation.problem()) {
             return Some(format!("an input of the cloud-controller-manager is bad: {}", problem.reason));
         }
-        match self.is_free() {
+        match self.deletes_unguarded() {
             None => Some("whether others grant the permission to delete nodes is not known".to_owned()),
             Some(true) => Some(others_grant(guard)),
             Some(false) => None,
@@ -298,7 +298,7 @@ impl Member {
 
     /// Returns the resource versions of the live roles and bindings, once all of them exist.
     fn live_permissions(&self, observer: &Observer) -> Option<BTreeSet<String>> {
-        let permissions = self.planned().iter().filter(|object| object.kind().is_identity());
+        let permissions = self.planned().iter().filter(|object| object.kind().is_prerequisite_of_pods());
         let version = |live: &Value| live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         permissions.map(|object| observer.live(object).map(version)).collect()
     }

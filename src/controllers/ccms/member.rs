@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, time::Instant};
 use serde_json::Value;
 
 use super::{
-    Ccms, DEFAULT_CCM_NAMESPACE,
-    definition::Definition,
-    first::{Gate, is_workload},
+    DEFAULT_CCM_NAMESPACE, KubernetesFleet,
+    first_installation::{FirstInstallation, is_workload},
     guard::Guarded,
     live_of,
+    missing_fields::MissingStatusFields,
     stage::{Grounds, Stage},
 };
 use crate::{
@@ -74,20 +74,20 @@ pub(super) struct Member {
     pub(super) accepted: Option<Vec<Object>>,
     /// The image and the controllers of its live workloads.
     pub(super) running: Option<Running>,
-    pub(super) gate: Gate,
+    pub(super) gate: FirstInstallation,
     pub(super) progress: Progress,
     /// The status that was last written, and the time of the write.
     pub(super) written: Option<(Instant, Status)>,
     /// The fields of the status that the installed CustomResourceDefinition lacks.
-    pub(super) definition: Definition,
+    pub(super) missing_fields: MissingStatusFields,
     pub(super) guard: Guarded,
 }
 
-impl Ccms {
+impl KubernetesFleet {
     /// Updates the images and the controllers that the live workloads run. Returns whether one has changed.
     pub(super) fn update_running(&mut self, observer: &Observer) -> bool {
         let mut has_changed = false;
-        for (name, member) in &mut self.fleet {
+        for (name, member) in &mut self.members {
             let workloads = live_of(observer, name).filter(|(location, _)| is_workload(location.kind.kind));
             let running = running(workloads.map(|(_, live)| live));
             has_changed |= member.running != running;
@@ -101,8 +101,8 @@ impl Ccms {
         let as_it_runs = |(name, member): (&String, &Member)| {
             Some((name.clone(), as_it_runs(member.ccm()?, member.running.as_ref()?)))
         };
-        let live: Vec<(String, Ccm)> = self.fleet.iter().filter_map(as_it_runs).collect();
-        let mut in_order: Vec<_> = self.fleet.iter_mut().collect();
+        let live: Vec<(String, Ccm)> = self.members.iter().filter_map(as_it_runs).collect();
+        let mut in_order: Vec<_> = self.members.iter_mut().collect();
         in_order.sort_by(|(name, one), (other_name, other)| {
             one.order(name, one.running.as_ref()).cmp(&other.order(other_name, other.running.as_ref()))
         });
@@ -153,7 +153,7 @@ impl Member {
         };
         self.stage = Stage::Unvalidated;
         if !self.gate.is_open {
-            self.gate = Gate::default();
+            self.gate = FirstInstallation::default();
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Ccms, Member,
+    KubernetesFleet, Member,
     guard::{Withheld, denied},
     is_common, live_of, owner,
 };
@@ -21,10 +21,10 @@ use crate::{
     controllers::{
         Pass,
         executor::Executor,
-        failures::Stopped,
+        failures::PassError,
         log_line::LogLine,
         observer::{Id, InputKind, Observer},
-        progress::{Reconciled, Rollouts},
+        progress::{PassResult, Rollouts},
         view::View,
     },
     facts::cluster::Cluster,
@@ -46,21 +46,21 @@ pub(super) struct Reporter<'a> {
     leftovers: Inventory,
 }
 
-impl Ccms {
+impl KubernetesFleet {
     /// Reports the result of a pass to each `CloudControllerManager`.
-    pub(super) async fn report_to_each(&mut self, view: &mut View, acted: &Result<(), Stopped>, pass: &mut Pass) {
+    pub(super) async fn report_to_each(&mut self, view: &mut View, acted: &Result<(), PassError>, pass: &mut Pass) {
         let limit = self.work_limit();
         let mut written = 0;
-        let (reporter, fleet) = self.reporter(&view.target.observer);
-        for (name, member) in fleet {
+        let (reporter, members) = self.reporter(&view.target.observer);
+        for (name, member) in members {
             if written >= limit {
                 pass.due.push(Instant::now());
                 break;
             }
             let before = member.written.as_ref().map(|(at, _)| *at);
             match reporter.outcome(member, name, view, acted, pass) {
-                Reconciled::Outcome(outcome) => reporter.report((member, name), outcome, view, pass).await,
-                Reconciled::Pending(reason) => pass.retrying.extend(reason),
+                PassResult::Outcome(outcome) => reporter.report((member, name), outcome, view, pass).await,
+                PassResult::Pending(reason) => pass.retrying.extend(reason),
             }
             written += usize::from(member.written.as_ref().map(|(at, _)| *at) != before);
             pass.due.extend(member.progress.due());
@@ -69,14 +69,14 @@ impl Ccms {
 
     /// Reports to all `CloudControllerManager`s that a common input cannot be read.
     pub(super) async fn report_to_all(&mut self, view: &mut View, error: &str, pass: &mut Pass) {
-        let (reporter, fleet) = self.reporter(&view.target.observer);
+        let (reporter, members) = self.reporter(&view.target.observer);
         let live = view.target.observer.watches.seen(&Id::Ccms).into_iter().flat_map(Seen::objects);
         let known = |live: &Value| {
             let metadata = &live["metadata"];
             Some((metadata["name"].as_str()?.to_owned(), metadata["generation"].as_i64().unwrap_or_default()))
         };
         for (name, generation) in live.filter_map(known).collect::<Vec<_>>() {
-            let member = fleet.entry(name.clone()).or_default();
+            let member = members.entry(name.clone()).or_default();
             if std::mem::replace(&mut member.generation, generation) != generation {
                 member.forget_validation();
             }
@@ -88,11 +88,11 @@ impl Ccms {
     }
 
     fn reporter(&mut self, observer: &Observer) -> (Reporter<'_>, &mut BTreeMap<String, Member>) {
-        let is_any_removed = self.fleet.values().any(Member::is_removed);
+        let is_any_removed = self.members.values().any(Member::is_removed);
         let leftovers = if is_any_removed { self.leftovers(observer) } else { Inventory::default() };
-        let Self { authority, executor, withheld, cluster, fleet, .. } = self;
+        let Self { authority, executor, withheld, cluster, members, .. } = self;
         let cluster = cluster.as_ref();
-        (Reporter { authority, executor, withheld, cluster, leftovers }, fleet)
+        (Reporter { authority, executor, withheld, cluster, leftovers }, members)
     }
 }
 
@@ -103,30 +103,30 @@ impl Reporter<'_> {
         member: &mut Member,
         name: &str,
         view: &View,
-        acted: &Result<(), Stopped>,
+        acted: &Result<(), PassError>,
         pass: &mut Pass,
-    ) -> Reconciled {
-        let Some(validation) = member.validation() else { return Reconciled::Pending(None) };
+    ) -> PassResult {
+        let Some(validation) = member.validation() else { return PassResult::Pending(None) };
         if validation.objects.is_none() {
             // The running workloads decide which of two members is refused.
             if member.is_good() && view.target.observer.is_awaiting_leftovers() {
-                return Reconciled::Pending(None);
+                return PassResult::Pending(None);
             }
-            return Reconciled::Outcome(Outcome::BadInput);
+            return PassResult::Outcome(Outcome::BadInput);
         }
         if member.is_paused() {
-            return Reconciled::Outcome(Outcome::Paused);
+            return PassResult::Outcome(Outcome::Paused);
         }
         let (observer, origin) = (&view.target.observer, validation.origin.as_ref());
         let needed = NeededWatches::of(member, observer);
         // The observation may be out of date.
         if let Some(error) = observer.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| needed.has(id)) {
             let is_denied = needed.restrictions.iter().any(|location| denied(observer, location).is_some());
-            let error = Stopped { is_denied, ..error.into() }.advised(origin);
-            return Reconciled::failed(error, true);
+            let error = PassError { is_denied, ..error.into() }.advised(origin);
+            return PassResult::failed(error, true);
         }
         if let Some(pending) = observer.watches.pending(|id| needed.has(id)).into_iter().next() {
-            return Reconciled::Pending(Some(pending));
+            return PassResult::Pending(Some(pending));
         }
         if !member.gate.is_open && !member.is_removed() {
             return member.gate.reconciled();
@@ -138,22 +138,22 @@ impl Reporter<'_> {
             Err(stopped) => {
                 let error = stopped.advised(origin);
                 return if stopped.is_reported {
-                    Reconciled::Outcome(Outcome::Failed { error, is_terminal: stopped.is_terminal })
+                    PassResult::Outcome(Outcome::Failed { error, is_terminal: stopped.is_terminal })
                 } else {
-                    Reconciled::Pending(Some(format!("CloudControllerManager {name}: {error}")))
+                    PassResult::Pending(Some(format!("CloudControllerManager {name}: {error}")))
                 };
             }
         };
         if member.is_removed() {
             let left = self.left_of(member, observer, name);
-            return Reconciled::Outcome(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
+            return PassResult::Outcome(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
         }
         let is_left_alone = |key: &Key| self.is_left_alone(member, observer, key);
         let rollouts = Rollouts::of(observer, member.planned(), is_left_alone);
         for (sum, more) in pass.workloads.iter_mut().zip(rollouts.workloads) {
             *sum += more;
         }
-        Reconciled::Outcome(member.outcome_of_rollouts(observer, settled, rollouts))
+        PassResult::Outcome(member.outcome_of_rollouts(observer, settled, rollouts))
     }
 
     /// Whether the operator leaves a planned object alone: it is annotated, or it is an optional policy that the operator may not read or
@@ -282,7 +282,7 @@ mod tests {
     #[tokio::test]
     async fn without_an_inventory_nothing_is_said_to_be_gone_that_was_not_looked_for() {
         let client = Client::new(Router::new(), "own");
-        let mut ccms = Ccms::of_a_standby();
+        let mut ccms = KubernetesFleet::of_a_standby();
         let mut observer = Observer::new(client, "set".into());
         let metadata = json!({"name": "a", "namespace": "kube-system"});
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
@@ -290,9 +290,9 @@ mod tests {
         observer.watch_objects(&Inventory::default(), &Inventory::of(&removed));
         let validation = Validation { objects: Some(Vec::new()), removed, ..Validation::default() };
         let member = Member::validated(validation);
-        ccms.fleet.insert("cluster".into(), member);
-        let (reporter, fleet) = ccms.reporter(&observer);
-        let left = reporter.left_of(&fleet["cluster"], &observer, "cluster");
+        ccms.members.insert("cluster".into(), member);
+        let (reporter, members) = ccms.reporter(&observer);
+        let left = reporter.left_of(&members["cluster"], &observer, "cluster");
         assert!(
             matches!(&left[..], [location] if location.contains("serviceaccounts in namespace kube-system")),
             "{left:?}"

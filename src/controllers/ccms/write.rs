@@ -79,10 +79,10 @@ impl Reporter<'_> {
         };
         let whole = ccm::next(&previous, &input);
         let now = Instant::now();
-        let mut next = member.definition.fit(&whole, now).into_owned();
+        let mut next = member.missing_fields.fit(&whole, now).into_owned();
         if next == previous {
             member.progress.writer.succeeded();
-            pass.due.extend(member.definition.due());
+            pass.due.extend(member.missing_fields.due());
             return Ok(());
         }
         let written = member.written.as_ref();
@@ -101,27 +101,27 @@ impl Reporter<'_> {
                 format!("the status of CloudControllerManager {name} changes often: it is written less often")
             });
         }
-        let mut answer = self.apply_status(&view.target.client, name, &member.definition.value(&next, now)).await;
+        let mut answer = self.apply_status(&view.target.client, name, &member.missing_fields.value(&next, now)).await;
         // The API server may refuse a field that the definition lacks. Only the text of its error shows that.
         if answer.as_ref().is_err_and(|cause| matches!(cause.code(), 422 | 500)) {
-            let is_known = member.definition.due().is_some();
-            let sent = member.definition.value(&next, now);
+            let is_known = member.missing_fields.due().is_some();
+            let sent = member.missing_fields.value(&next, now);
             let kept = self.kept_status(&view.target.client, name, &sent).await;
-            if kept.is_ok_and(|kept| member.definition.refused(&sent, &kept.data["status"], now)) {
+            if kept.is_ok_and(|kept| member.missing_fields.refused(&sent, &kept.data["status"], now)) {
                 if !is_known {
-                    warn!("CloudControllerManager {name}: {}", member.definition.problem());
+                    warn!("CloudControllerManager {name}: {}", member.missing_fields.problem());
                 }
-                pass.due.extend(member.definition.due());
-                next = member.definition.fit(&whole, now).into_owned();
+                pass.due.extend(member.missing_fields.due());
+                next = member.missing_fields.fit(&whole, now).into_owned();
                 if next == previous {
                     return Ok(());
                 }
-                answer = self.apply_status(&view.target.client, name, &member.definition.value(&next, now)).await;
+                answer = self.apply_status(&view.target.client, name, &member.missing_fields.value(&next, now)).await;
             }
         }
         match answer {
             Ok(written) => {
-                if member.definition.accepted(now) {
+                if member.missing_fields.accepted(now) {
                     info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
                 }
                 member.progress.writer.succeeded();

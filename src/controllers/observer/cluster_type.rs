@@ -64,7 +64,7 @@ const NO_OBJECT: &str = "this cluster has neither infrastructures.config.openshi
 
 impl Observer {
     /// The live Infrastructure, which shows that the cluster is OpenShift.
-    pub(in crate::controllers) fn infrastructure(&self) -> Option<&Value> {
+    pub(in crate::controllers) fn platform_document(&self) -> Option<&Value> {
         self.watches.seen(&PLATFORM_WATCH)?.objects().next()
     }
 
@@ -152,8 +152,8 @@ impl Observer {
     }
 
     /// Watches the Events of cloud-controller-managers whose deletions of nodes were refused.
-    pub(in crate::controllers) fn watch_deletions(&mut self) {
-        self.watches.start(Id::Deletions, || Collection {
+    pub(in crate::controllers) fn watch_refused_deletions(&mut self) {
+        self.watches.start(Id::RefusedDeletions, || Collection {
             kind: &EVENT,
             namespace: "default".to_owned(),
             // Each attempt has two Events. Only this one names the user.
@@ -171,7 +171,7 @@ impl Observer {
 
     /// Returns the Events of refused deletions of nodes, or `None` before their watch has delivered, and while it has failed for long.
     pub(in crate::controllers) fn refusals(&self) -> Option<Vec<NodeEvent>> {
-        let events = self.watches.seen(&Id::Deletions).filter(|seen| seen.is_synced())?;
+        let events = self.watches.seen(&Id::RefusedDeletions).filter(|seen| seen.is_synced())?;
         if self.refusals_problem().is_some() {
             return None;
         }
@@ -182,7 +182,7 @@ impl Observer {
 
     /// Returns the problem of the watch of refused deletions, once it has failed for long.
     pub(in crate::controllers) fn refusals_problem(&self) -> Option<String> {
-        self.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| *id == Id::Deletions)
+        self.watches.lasting_problem(TRANSIENT_ERROR_GRACE, |id| *id == Id::RefusedDeletions)
     }
 
     fn watch_ccms(&mut self) {

@@ -10,11 +10,11 @@ use crate::{
     cluster::request,
     nodes::{evidence::NodeEvent, guard, node::Node},
     object::reference::{self, Reference, SECRET},
-    plan::kubernetes::sources::{Checks, Source},
+    plan::kubernetes::sources::{Checkers, Source},
 };
 
 /// Removes the fields of an object that are not read, before anything else sees it.
-pub(super) fn only_what_is_read(id: &Id, object: &mut DynamicObject, checks: &BTreeMap<Reference, Checks>) {
+pub(super) fn only_what_is_read(id: &Id, object: &mut DynamicObject, checks: &BTreeMap<Reference, Checkers>) {
     match id {
         Id::Named(reference) => match checks.get(reference) {
             Some(checks) => source(object, reference, checks),
@@ -22,13 +22,13 @@ pub(super) fn only_what_is_read(id: &Id, object: &mut DynamicObject, checks: &BT
             None => {}
         },
         Id::Nodes => node(object),
-        Id::Deletions => refusal(object),
+        Id::RefusedDeletions => refusal(object),
         _ => {}
     }
 }
 
 /// Replaces the data of a ConfigMap or Secret that a `CloudControllerManager` names.
-fn source(object: &mut DynamicObject, reference: &Reference, checks: &Checks) {
+fn source(object: &mut DynamicObject, reference: &Reference, checks: &Checkers) {
     let source = Source::of(&request::to_value(object), reference, checks);
     object.data = serde_json::to_value(source).unwrap_or_default();
     object.metadata.annotations = None;
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn of_a_secret_a_digest_is_kept_that_only_its_readers_can_check() {
         let reference = Reference { kind: &SECRET, namespace: "a".into(), name: "s".into() };
-        let checks = BTreeMap::from([(reference.clone(), Checks::new())]);
+        let checks = BTreeMap::from([(reference.clone(), Checkers::new())]);
         let id = Id::Named(reference);
-        let kept = |uid: &str, checks: &BTreeMap<Reference, Checks>| {
+        let kept = |uid: &str, checks: &BTreeMap<Reference, Checkers>| {
             let mut secret: DynamicObject = serde_json::from_value(json!({
                 "apiVersion": "v1", "kind": "Secret",
                 "metadata": {"name": "s", "namespace": "a", "uid": uid}, "data": {"password": "cGFzcw=="},

@@ -10,7 +10,7 @@ use ccm_operator::{
         install::{Installation, external::CarriedProviders},
         limits::Limits,
     },
-    provider::{catalog::Catalog, embedded, kubernetes::Kubernetes},
+    provider::{catalog::Catalog, embedded, kubernetes::KubernetesProvider},
     text::yaml,
 };
 use serde_json::{Value, json};
@@ -155,7 +155,7 @@ pub(super) fn base<'a>() -> Installation<'a> {
 }
 
 #[allow(clippy::too_many_lines, reason = "a table")]
-fn variants(any: &Kubernetes) -> [Variant<'_>; 11] {
+fn variants(any: &KubernetesProvider) -> [Variant<'_>; 11] {
     let variant = |installation, open| Variant { installation, with: "", open, is_verbatim: true };
     let limited = |change: fn(&mut Limits, Vec<String>), token: &str| {
         let mut installation = base();
@@ -203,7 +203,7 @@ fn variants(any: &Kubernetes) -> [Variant<'_>; 11] {
 }
 
 /// A file of `install/` as a template.
-fn template(file: &str, any: &Kubernetes) -> Result<String> {
+fn template(file: &str, any: &KubernetesProvider) -> Result<String> {
     // A list that was written again has no quotes around it.
     let filled = |installation: &Installation<'_>| {
         let text = installation.of(file)?;
@@ -274,7 +274,7 @@ fn template(file: &str, any: &Kubernetes) -> Result<String> {
 }
 
 /// The lines that a provider adds to a file: those for every `CloudControllerManager`, and those for one by its name.
-fn rules(file: &str, provider: &Kubernetes) -> Result<[String; 2]> {
+fn rules(file: &str, provider: &KubernetesProvider) -> Result<[String; 2]> {
     // Some are in one namespace only.
     let is_anywhere = provider.descriptor.namespaces.include("namespaces-of-the-chart");
     let namespaces = || if is_anywhere { base().namespaces } else { vec!["kube-system".to_owned()] };
@@ -296,7 +296,7 @@ fn added(plain: &str, text: &str) -> String {
 }
 
 /// The permissions of a provider, and the Secrets that it needs.
-fn provider(provider: &Kubernetes, files: &[(String, &'static [u8])]) -> Result<String> {
+fn provider(provider: &KubernetesProvider, files: &[(String, &'static [u8])]) -> Result<String> {
     let mut text = format!("# {GENERATED}\n");
     let descriptor = &provider.descriptor;
     writeln!(text, "secrets: [{}]", if descriptor.has_secret() { &descriptor.name } else { "" })?;
@@ -337,7 +337,7 @@ fn api_servers(deployment: &str) -> Result<String> {
 }
 
 pub(super) fn name(distribution: Distribution) -> String {
-    distribution.known().flag.to_owned()
+    distribution.properties().flag.to_owned()
 }
 
 /// A file in which others write, too, with what follows from the program.

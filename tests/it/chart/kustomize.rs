@@ -10,7 +10,7 @@ use ccm_operator::{
         install::{Installation, NAME},
         limits::Limits,
     },
-    provider::{catalog::Catalog, embedded, kubernetes::Kubernetes},
+    provider::{catalog::Catalog, embedded, kubernetes::KubernetesProvider},
     text::yaml,
 };
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ fn component(installation: &Installation<'_>) -> Result<String> {
 }
 
 /// The base has this namespace and no other.
-fn in_kube_system(catalog: &Catalog) -> impl Iterator<Item = &Kubernetes> {
+fn in_kube_system(catalog: &Catalog) -> impl Iterator<Item = &KubernetesProvider> {
     catalog.kubernetes().filter(|one| one.descriptor.namespaces.include("kube-system"))
 }
 

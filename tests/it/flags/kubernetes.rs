@@ -9,7 +9,7 @@ use ccm_operator::{
     plan::{Plan, kubernetes::trial::Trial},
     provider::{
         Phase, embedded,
-        kubernetes::{Descriptor, Kubernetes},
+        kubernetes::{Descriptor, KubernetesProvider},
     },
 };
 use serde_json::json;
@@ -35,7 +35,7 @@ fn ccm(descriptor: &Descriptor) -> Result<Ccm> {
     Ok(Ccm { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster, skips: Vec::new() })
 }
 
-fn starts(provider: &Kubernetes) -> Result<Vec<Start>> {
+fn starts(provider: &KubernetesProvider) -> Result<Vec<Start>> {
     let facts = ccm(&provider.descriptor)?.facts();
     let plan = Plan::new(&embedded::catalog()?, &facts, Phase::Cluster)?;
     let name = &provider.descriptor.name;

@@ -5,7 +5,7 @@ use ccm_operator::{
     object::Object,
     provider::{
         catalog::Catalog,
-        kubernetes::{Answer, Descriptor, Kubernetes},
+        kubernetes::{Answer, Descriptor, KubernetesProvider},
     },
 };
 
@@ -19,13 +19,13 @@ use crate::pages::{
 
 /// A provider with its notes, the example of its page, and the plan for that example.
 pub(crate) struct Cloud<'a> {
-    pub(crate) provider: &'a Kubernetes,
+    pub(crate) provider: &'a KubernetesProvider,
     /// The name of the cloud for people.
     pub(crate) title: String,
     notes: Notes,
     pub(crate) example: Example,
     pub(crate) planned: Vec<Object>,
-    /// The resources that the cloud-controller-manager creates at the cloud.
+    /// The resources that the cloud-controller-manager creates in the cloud.
     pub(crate) creates: Vec<&'static str>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Cloud<'a> {
     /// The cloud of a provider, with its notes.
     pub(crate) fn new(
         catalog: &Catalog,
-        provider: &'a Kubernetes,
+        provider: &'a KubernetesProvider,
         title: String,
         notes: Notes,
         file: Option<&str>,
@@ -113,7 +113,7 @@ impl<'a> Cloud<'a> {
             })
             .collect();
         rows.push(row("runs as", self.workloads()));
-        rows.push(row("creates at the cloud", listed(&self.creates)));
+        rows.push(row("creates in the cloud", listed(&self.creates)));
         rows.push(row("credentials", self.keys()));
         rows.push(row("configuration of the cloud", self.configuration_is().to_owned()));
         rows.push(row("providerID", format!("begins with {}", or(&descriptor.nodes.provider_ids))));

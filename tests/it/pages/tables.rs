@@ -6,7 +6,7 @@ use ccm_operator::{
     facts::{ccm::Ccm, version::Minor},
     object::{Object, permissions},
     provider::{
-        kubernetes::{Kubernetes, ProviderImage},
+        kubernetes::{KubernetesProvider, ProviderImage},
         versions::{Tag, VersionRule},
     },
 };
@@ -45,7 +45,7 @@ pub(crate) fn versions(images: &BTreeMap<String, ProviderImage>) -> String {
 }
 
 /// The table of the permissions of the accounts.
-pub(crate) fn permissions(provider: &Kubernetes, planned: &[Object], ccm: &Ccm) -> String {
+pub(crate) fn permissions(provider: &KubernetesProvider, planned: &[Object], ccm: &Ccm) -> String {
     let on: Vec<_> = ccm.controllers().collect();
     let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
     let is_of_account = |object: &&Object| object.kind().kind == "ClusterRole" && Some(object.name()) == account;

@@ -142,8 +142,13 @@ impl Kind {
     }
 
     /// Whether objects of this kind are accounts or permissions, without which pods fail.
-    pub fn is_identity(&self) -> bool {
+    pub fn is_prerequisite_of_pods(&self) -> bool {
         self.group == RBAC || self.kind == SERVICE_ACCOUNT.kind
+    }
+
+    /// Whether a change may require that an object is recreated. A temporary object is tried before.
+    pub fn may_be_recreated(&self) -> bool {
+        !self.immutable.is_empty() || !self.forbidden.is_empty()
     }
 
     /// Whether objects of this kind are admission policies or their bindings: they deny, and grant nothing.

@@ -49,7 +49,7 @@ api_types! {
         ))]
         pub namespace: String,
 
-        /// The cluster's name at the cloud (`--cluster-name`). Clouds use it to name and find their load balancers.
+        /// The cluster's name in the cloud (`--cluster-name`). Clouds use it to name and find their load balancers.
         #[serde(default = "kubernetes")]
         #[cfg_attr(test, schemars(regex(pattern = CLUSTER_NAME.regex), length(max = CLUSTER_NAME.longest)))]
         pub cluster_name: String,

@@ -10,7 +10,7 @@ use crate::{
         placement::{ApiServer, Distribution},
         spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
     },
-    facts::{Fact, Facts, Platform, cluster::Cluster, distribution::Nodes, proxy_variables},
+    facts::{Fact, Facts, Platform, cluster::Cluster, distribution::NodesWithAddress, proxy_variables},
 };
 
 /// The lease of a cluster's only object, and of each cloud-controller-manager without `--leader-elect-resource-name`.
@@ -71,7 +71,8 @@ pub fn api_server(
     control_plane_nodes: usize,
 ) -> Option<(String, String)> {
     // Without servers among the nodes, the pods run on nodes without an API server.
-    let local = distribution.known().local.filter(|local| local.on == Nodes::All || control_plane_nodes > 0);
+    let local =
+        distribution.properties().local.filter(|local| local.on == NodesWithAddress::All || control_plane_nodes > 0);
     let given = given.map(|given| (given.host.clone(), given.port));
     let found = given.or_else(|| local.map(|local| (local.host.to_owned(), local.port)));
     found.map(|(host, port)| (host, port.to_string()))

@@ -52,23 +52,23 @@ pub struct Local {
     /// The port.
     pub port: u16,
     /// The nodes with this address.
-    pub on: Nodes,
+    pub on: NodesWithAddress,
 }
 
 /// The nodes with a local address of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nodes {
+pub enum NodesWithAddress {
     /// All.
     All,
-    /// All, if the servers are nodes.
-    AllBesideServers,
+    /// All nodes, provided that the servers are registered as nodes.
+    AllIfServersAreNodes,
     /// The servers only.
     Servers,
 }
 
 /// The properties of a distribution.
 #[derive(Debug)]
-pub struct Known {
+pub struct Properties {
     /// The distribution.
     pub distribution: Distribution,
     /// Its name in manifests.
@@ -100,8 +100,8 @@ pub struct Known {
 }
 
 /// A distribution with only its names: in manifests, as the value of a flag, and its own.
-const fn known(distribution: Distribution, name: &'static str, flag: &'static str, title: &'static str) -> Known {
-    Known {
+const fn named(distribution: Distribution, name: &'static str, flag: &'static str, title: &'static str) -> Properties {
+    Properties {
         distribution,
         name,
         flag,
@@ -120,11 +120,11 @@ const fn known(distribution: Distribution, name: &'static str, flag: &'static st
 }
 
 /// Any other distribution.
-const OTHER: Known = Known { help: "Any other", ..known(Distribution::Other, "Other", "other", "unknown") };
+const OTHER: Properties = Properties { help: "Any other", ..named(Distribution::Other, "Other", "other", "unknown") };
 
 /// The known distributions and their properties.
-pub static KNOWN: [Known; 5] = [
-    Known {
+pub static KNOWN: [Properties; 5] = [
+    Properties {
         help: "kubeadm, and what is built with it",
         // Removed in Kubernetes 1.34.
         annotation: Some("kubeadm.alpha.kubernetes.io/"),
@@ -133,46 +133,46 @@ pub static KNOWN: [Known; 5] = [
         external_kubelets: "`nodeRegistration.kubeletExtraArgs: [{name: cloud-provider, value: external}]` in the \
                             InitConfiguration and each JoinConfiguration",
         without_proxy: "the controlPlaneEndpoint of the ConfigMap kube-system/kubeadm-config",
-        ..known(Distribution::Kubeadm, "Kubeadm", "kubeadm", "kubeadm")
+        ..named(Distribution::Kubeadm, "Kubeadm", "kubeadm", "kubeadm")
     },
-    Known {
+    Properties {
         version: Some("+k3s"),
         annotation: Some("k3s.io/"),
         own: Some(K3S),
         external_kubelets: "`--disable-cloud-controller --disable=servicelb` on servers, \
                             `--kubelet-arg=cloud-provider=external` on all nodes",
         // Agents have it at another port.
-        local: Some(Local { host: "127.0.0.1", port: 6443, on: Nodes::Servers }),
+        local: Some(Local { host: "127.0.0.1", port: 6443, on: NodesWithAddress::Servers }),
         without_proxy: "127.0.0.1 with port 6444, where the pods run on agents",
-        ..known(Distribution::K3s, "K3s", "k3s", "k3s")
+        ..named(Distribution::K3s, "K3s", "k3s", "k3s")
     },
-    Known {
+    Properties {
         version: Some("+rke2"),
         annotation: Some("rke2.io/"),
         own: Some(RKE2),
         external_kubelets: "`cloud-provider-name: external` on all nodes, `disable-cloud-controller: true` on servers",
-        local: Some(Local { host: "127.0.0.1", port: 6443, on: Nodes::AllBesideServers }),
+        local: Some(Local { host: "127.0.0.1", port: 6443, on: NodesWithAddress::AllIfServersAreNodes }),
         without_proxy: "127.0.0.1 with port 6443",
-        ..known(Distribution::Rke2, "RKE2", "rke2", "RKE2")
+        ..named(Distribution::Rke2, "RKE2", "rke2", "RKE2")
     },
-    Known {
+    Properties {
         system: Some("Talos"),
         annotation: Some("talos.dev/"),
         own: Some(TALOS),
         external_kubelets: "`cluster.externalCloudProvider.enabled: true`",
         // KubePrism.
-        local: Some(Local { host: "localhost", port: 7445, on: Nodes::All }),
+        local: Some(Local { host: "localhost", port: 7445, on: NodesWithAddress::All }),
         without_proxy: "localhost with port 7445 (KubePrism)",
-        ..known(Distribution::Talos, "Talos", "talos", "Talos")
+        ..named(Distribution::Talos, "Talos", "talos", "Talos")
     },
-    Known {
+    Properties {
         version: Some("+k0s"),
         label: Some("node.k0sproject.io/role"),
         own: Some(K0S),
         external_kubelets: "`--enable-cloud-provider=true --kubelet-extra-args=--cloud-provider=external` on all workers, and \
                             no `--enable-k0s-cloud-provider` on controllers",
         without_proxy: "127.0.0.1 with port 7443 if node-local load balancing is on, else the externalAddress of k0s",
-        ..known(Distribution::K0s, "K0s", "k0s", "k0s")
+        ..named(Distribution::K0s, "K0s", "k0s", "k0s")
     },
 ];
 
@@ -181,18 +181,18 @@ impl Distribution {
     pub const ALL: [Self; 6] = [Self::Kubeadm, Self::K3s, Self::Rke2, Self::Talos, Self::K0s, Self::Other];
 
     /// The properties of this distribution.
-    pub fn known(self) -> &'static Known {
+    pub fn properties(self) -> &'static Properties {
         KNOWN.iter().find(|one| one.distribution == self).unwrap_or(&OTHER)
     }
 
     /// Whether only its servers have a local address of the API server.
     pub fn is_local_to_servers(self) -> bool {
-        self.known().local.is_some_and(|local| local.on == Nodes::Servers)
+        self.properties().local.is_some_and(|local| local.on == NodesWithAddress::Servers)
     }
 }
 
 /// Returns the first distribution that matches.
-fn shown(shows: impl FnMut(&&Known) -> bool) -> Option<Distribution> {
+fn shown(shows: impl FnMut(&&Properties) -> bool) -> Option<Distribution> {
     KNOWN.iter().find(shows).map(|one| one.distribution)
 }
 

@@ -21,7 +21,7 @@ use crate::{
     },
     provider::owns,
 };
-use diagnosed::DiagnosedCcm;
+use diagnosed::CcmContext;
 
 mod attempts;
 mod ccm;
@@ -34,7 +34,7 @@ mod pods;
 /// Returns the diagnosis of every node, including deleted nodes. A healthy node has no finding; a node that waits longer than an
 /// attempt takes has at least one.
 pub fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
-    let mut ccms: Vec<DiagnosedCcm> = evidence.ccms.iter().map(|ccm| DiagnosedCcm::of(ccm, evidence)).collect();
+    let mut ccms: Vec<CcmContext> = evidence.ccms.iter().map(|ccm| CcmContext::of(ccm, evidence)).collect();
     let owners: Vec<Owners> = evidence.nodes.iter().map(|node| Owners::of(node, &ccms)).collect();
     for (index, ccm) in ccms.iter_mut().enumerate() {
         let owned = evidence.nodes.iter().zip(&owners).filter(|(_, owners)| owners.ccms.contains(&index));
@@ -45,15 +45,15 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
         events.entry(&event.node).or_default().push(event);
     }
     let cluster =
-        DiagnosedCluster { evidence, ccms, events, has_pod_cidrs: evidence.nodes.iter().any(|node| node.has_pod_cidr) };
+        ClusterContext { evidence, ccms, events, has_pod_cidrs: evidence.nodes.iter().any(|node| node.has_pod_cidr) };
     let present = evidence.nodes.iter().zip(&owners).map(|(node, owners)| cluster.diagnosis(node, owners));
     present.chain(cluster.deleted()).collect()
 }
 
 /// The input of the diagnosis of one node.
-struct DiagnosedCluster<'a> {
+struct ClusterContext<'a> {
     evidence: &'a Evidence,
-    ccms: Vec<DiagnosedCcm<'a>>,
+    ccms: Vec<CcmContext<'a>>,
     events: HashMap<&'a str, Vec<&'a NodeEvent>>,
     /// Whether any node has a subnet for pods, so some controller allocates them.
     has_pod_cidrs: bool,
@@ -68,8 +68,8 @@ struct Owners {
 }
 
 impl Owners {
-    fn of(node: &Node, ccms: &[DiagnosedCcm]) -> Self {
-        let all = |fits: &dyn Fn(&DiagnosedCcm) -> bool| -> Vec<usize> {
+    fn of(node: &Node, ccms: &[CcmContext]) -> Self {
+        let all = |fits: &dyn Fn(&CcmContext) -> bool| -> Vec<usize> {
             ccms.iter().enumerate().filter(|(_, ccm)| fits(ccm)).map(|(index, _)| index).collect()
         };
         // The node belongs to no cloud.
@@ -107,7 +107,7 @@ impl NodeResult {
         self.findings.iter().any(|finding| finding.reason == reason)
     }
 
-    /// Whether a finding explains why the node waits. A finding that ranks below [`Reason::CauseUnknown`] only accompanies the cause.
+    /// Whether a finding explains why the node waits. A finding that ranks below [`Reason::CauseUnknown`] is a consequence.
     fn has_explanation(&self) -> bool {
         self.findings.iter().any(|finding| finding.reason.rank() <= Reason::CauseUnknown.rank())
     }
@@ -117,10 +117,10 @@ impl NodeResult {
     }
 }
 
-impl DiagnosedCluster<'_> {
+impl ClusterContext<'_> {
     fn diagnosis(&self, node: &Node, owners: &Owners) -> Diagnosis {
         let waits = node.is_uninitialized() && !node.is_terminating;
-        let ccms: Vec<&DiagnosedCcm> = owners.ccms.iter().filter_map(|index| self.ccms.get(*index)).collect();
+        let ccms: Vec<&CcmContext> = owners.ccms.iter().filter_map(|index| self.ccms.get(*index)).collect();
         let state = match () {
             () if node.is_terminating => State::Deleted,
             () if waits => State::Uninitialized,
@@ -156,7 +156,7 @@ impl DiagnosedCluster<'_> {
         }
     }
 
-    fn check(&self, node: &Node, (owners, ccms): (&Owners, &[&DiagnosedCcm]), result: &mut NodeResult) {
+    fn check(&self, node: &Node, (owners, ccms): (&Owners, &[&CcmContext]), result: &mut NodeResult) {
         let waits = node.is_uninitialized() && !node.is_terminating;
         fields::check(self, node, owners, result);
         if waits && !owners.is_of_other_cloud {
@@ -172,7 +172,7 @@ impl DiagnosedCluster<'_> {
     }
 
     /// Finds the problems that keep a cloud-controller-manager from initializing any node.
-    fn check_ccms(&self, node: &Node, ccms: &[&DiagnosedCcm], result: &mut NodeResult) {
+    fn check_ccms(&self, node: &Node, ccms: &[&CcmContext], result: &mut NodeResult) {
         if ccms.is_empty() && !self.evidence.may_have_more_ccms {
             self.check_unknown(node, result);
         }
@@ -224,7 +224,7 @@ impl DiagnosedCluster<'_> {
     }
 
     /// Ensures that a waiting node has a reason, even if the cause is unknown.
-    fn conclude(&self, node: &Node, ccms: &[&DiagnosedCcm], result: &mut NodeResult) {
+    fn conclude(&self, node: &Node, ccms: &[&CcmContext], result: &mut NodeResult) {
         let unseen = self.evidence.unseen.iter().map(|unseen| Observation {
             what: unseen.what.clone(),
             showed: format!("could not be looked at: {}; {}", clean(&unseen.why), unseen.command),
@@ -234,7 +234,7 @@ impl DiagnosedCluster<'_> {
         if result.has_explanation() {
             return;
         }
-        let has_begun = |ccm: &&DiagnosedCcm| ccm.log.attempts.get(&node.name) == Some(&Attempt::Started);
+        let has_begun = |ccm: &&CcmContext| ccm.log.attempts.get(&node.name) == Some(&Attempt::Started);
         let pods = || ccms.iter().flat_map(|ccm| current(ccm.ccm.pods.as_deref().unwrap_or_default()));
         let has_pods = pods().next().is_some();
         let are_young = if has_pods {
@@ -260,11 +260,11 @@ impl DiagnosedCluster<'_> {
         } else if let Some(ccm) = ccms.iter().copied().find(has_begun) {
             format!("an attempt of {} has begun, and its cloud has not answered yet", ccm.name)
         } else if ccms.iter().any(|ccm| ccm.ccm.node_manager.is_some()) {
-            format!("the cause stands in the log of the node manager on {}", node.name)
+            format!("the cause is in the log of the node manager on {}", node.name)
         } else if ccms.iter().any(|ccm| ccm.ccm.log.is_some()) {
             "the log of its cloud-controller-manager has no recent attempt for this node".to_owned()
         } else {
-            "the cause stands in the log of its cloud-controller-manager only".to_owned()
+            "the cause is in the log of its cloud-controller-manager only".to_owned()
         };
         result.find(found(Reason::CauseUnknown, "", cause));
     }

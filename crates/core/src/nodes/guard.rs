@@ -25,7 +25,7 @@ use crate::{
     nodes::{CLOCK_SKEW, evidence::NodeEvent, node::Node},
     provider::owns,
 };
-pub use why::Why;
+pub use why::KeepReason;
 
 /// The reason of the Event in which a cloud-controller-manager reports a refused deletion. The other Event of each attempt, `DeletingNode`,
 /// does not name the cloud-controller-manager.
@@ -39,7 +39,7 @@ const FRESH: SignedDuration = SignedDuration::from_secs(330);
 
 /// The time for which a pod of the cloud-controller-manager must have led. A changed input restarts the pod, so the inputs have not changed
 /// meanwhile. This time is longer than [`FRESH`], so all Events that count come from this leader.
-const SETTLED: SignedDuration = SignedDuration::from_mins(10);
+const MIN_LEADING_TIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// The time for which deletions count toward the limit.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -141,7 +141,7 @@ pub struct UnconfirmedNode {
     /// The time when the node became unready.
     pub since: String,
     /// The reason.
-    pub why: Why,
+    pub why: KeepReason,
 }
 
 /// Decides which nodes may be deleted. The nodes that have been unready the longest come first.
@@ -172,22 +172,22 @@ pub fn decide(input: &GuardInput) -> Decision {
         }
         let decided = input.fixed_rules(node).and_then(|entry| {
             if let Some(why) = input.obstacle {
-                return Err(Why::Obstacle(why.to_owned()));
+                return Err(KeepReason::Obstacle(why.to_owned()));
             }
             if !is_allowed(node) {
                 alarms.clone()?;
                 age(input, node, asked.get(node.uid.as_str()).copied())?;
                 settled(input)?;
-                left = left.checked_sub(1).ok_or(Why::PerHour(most))?;
+                left = left.checked_sub(1).ok_or(KeepReason::PerHour(most))?;
             }
             // Plus quotes, comma and space.
-            room = room.checked_sub(entry.to_string().len() + 4).ok_or(Why::ListFull)?;
+            room = room.checked_sub(entry.to_string().len() + 4).ok_or(KeepReason::ListFull)?;
             Ok(entry)
         });
         match decided {
             Ok(entry) => decision.confirmed.push(entry),
             Err(why) => {
-                if let Why::Young(_, until) | Why::Unsettled(until) = &why {
+                if let KeepReason::Young(_, until) | KeepReason::Unsettled(until) = &why {
                     due.push(*until);
                 }
                 let (name, uid) = (node.name.clone(), node.uid.clone());
@@ -230,7 +230,7 @@ impl GuardInput<'_> {
         owns(self.provider_ids, &node.provider_id) && is_selected(&self.settings.selector, node)
     }
 
-    fn fixed_rules(&self, node: &Node) -> Result<Entry, Why> {
+    fn fixed_rules(&self, node: &Node) -> Result<Entry, KeepReason> {
         fixed_rules(self.nodes, (self.provider_ids, &self.settings.selector), node)
     }
 
@@ -284,58 +284,58 @@ pub fn fixed_rules(
     nodes: &[Node],
     (provider_ids, selector): (&[String], &NodeLabels),
     node: &Node,
-) -> Result<Entry, Why> {
+) -> Result<Entry, KeepReason> {
     let is_other = |other: &Node| other.uid != node.uid && other.is_control_plane && other.is_ready();
     // Copies the list only on failure, not in every decision for each of thousands of nodes.
     if !owns(provider_ids, &node.provider_id) {
-        return Err(Why::OtherCloudProviderID(named(provider_ids)));
+        return Err(KeepReason::OtherCloudProviderID(named(provider_ids)));
     }
     let rules = [
-        (is_selected(selector, node), Why::NotSelected),
-        (!node.is_kept, Why::Kept),
-        (!node.is_uninitialized(), Why::Uninitialized),
-        (node.ready.is_some(), Why::NeverReported),
-        (!node.is_ready(), Why::Ready),
-        (!(node.is_control_plane || node.is_etcd) || node.allows_control_plane_deletion, Why::ControlPlane),
-        (!node.is_control_plane || nodes.iter().any(is_other), Why::LastControlPlane),
+        (is_selected(selector, node), KeepReason::NotSelected),
+        (!node.is_kept, KeepReason::Kept),
+        (!node.is_uninitialized(), KeepReason::Uninitialized),
+        (node.ready.is_some(), KeepReason::NeverReported),
+        (!node.is_ready(), KeepReason::Ready),
+        (!(node.is_control_plane || node.is_etcd) || node.allows_control_plane_deletion, KeepReason::ControlPlane),
+        (!node.is_control_plane || nodes.iter().any(is_other), KeepReason::LastControlPlane),
     ];
     rules.into_iter().try_for_each(|(holds, why)| if holds { Ok(()) } else { Err(why) })?;
-    Entry::of(node).ok_or(Why::Unreadable)
+    Entry::of(node).ok_or(KeepReason::Unreadable)
 }
 
 /// Checks whether a node has been unready for long enough, by the local clock and by the clock of the cloud-controller-manager.
-fn age(input: &GuardInput, node: &Node, asked: Option<Timestamp>) -> Result<(), Why> {
+fn age(input: &GuardInput, node: &Node, asked: Option<Timestamp>) -> Result<(), KeepReason> {
     let seconds = input.settings.min_not_ready_seconds;
-    let since: Timestamp = since(node).parse().map_err(|_| Why::Unreadable)?;
+    let since: Timestamp = since(node).parse().map_err(|_| KeepReason::Unreadable)?;
     let until = later(since, SignedDuration::from_secs(seconds.into()));
-    let asked = asked.ok_or(Why::NotAskedFor)?;
+    let asked = asked.ok_or(KeepReason::NotAskedFor)?;
     let rules = [
-        (asked <= later(input.now, CLOCK_SKEW), Why::ClocksDiffer),
-        (input.now >= until, Why::Young(seconds, until)),
-        (asked >= until, Why::NotAskedFor),
+        (asked <= later(input.now, CLOCK_SKEW), KeepReason::ClocksDiffer),
+        (input.now >= until, KeepReason::Young(seconds, until)),
+        (asked >= until, KeepReason::NotAskedFor),
     ];
     rules.into_iter().try_for_each(|(holds, why)| if holds { Ok(()) } else { Err(why) })
 }
 
 /// Checks the rules about all nodes of the cloud: `would` nodes would be deleted, and `kept` nodes stay in any case.
-fn alarms(input: &GuardInput, would: usize, kept: usize) -> Result<(), Why> {
+fn alarms(input: &GuardInput, would: usize, kept: usize) -> Result<(), KeepReason> {
     let owned: Vec<_> = input.nodes.iter().filter(|node| input.owns(node)).collect();
     if !owned.iter().any(|node| node.is_ready() && !node.is_uninitialized()) {
-        return Err(Why::NoReadyNode);
+        return Err(KeepReason::NoReadyNode);
     }
     let (of, percent) = (owned.len(), usize::from(input.settings.max_percent));
     let may = (of * percent / 100).max(1);
-    if would <= may { Ok(()) } else { Err(Why::TooMany { would, of, may, kept }) }
+    if would <= may { Ok(()) } else { Err(KeepReason::TooMany { would, of, may, kept }) }
 }
 
 /// Checks that the cloud-controller-manager has not changed recently.
-fn settled(input: &GuardInput) -> Result<(), Why> {
+fn settled(input: &GuardInput) -> Result<(), KeepReason> {
     if let Some(why) = input.unsettled {
-        return Err(Why::Obstacle(why.to_owned()));
+        return Err(KeepReason::Obstacle(why.to_owned()));
     }
-    let since = input.leads_since.map_err(|why| Why::NoLeader(why.to_owned()))?;
-    let settled = later(since, SETTLED);
-    if input.now >= settled { Ok(()) } else { Err(Why::Unsettled(settled)) }
+    let since = input.leads_since.map_err(|why| KeepReason::NoLeader(why.to_owned()))?;
+    let settled = later(since, MIN_LEADING_TIME);
+    if input.now >= settled { Ok(()) } else { Err(KeepReason::Unsettled(settled)) }
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use crate::{
     object::{KUBE_SYSTEM, Kind, Object, permissions},
     plan::needs,
     provider::{
-        OpenShift,
-        kubernetes::{INSTANCE_LABEL, Kubernetes},
+        OpenShiftProvider,
+        kubernetes::{INSTANCE_LABEL, KubernetesProvider},
     },
     text::ini,
 };
@@ -77,7 +77,7 @@ impl Need {
 
 impl CcmIdentity {
     /// Returns the identity for a `CloudControllerManager`; `None` if its provider has no workload.
-    pub fn kubernetes(provider: &Kubernetes, ccm: &Ccm) -> Option<Self> {
+    pub fn kubernetes(provider: &KubernetesProvider, ccm: &Ccm) -> Option<Self> {
         let (workload, pod) = provider.workload()?;
         let (descriptor, namespace) = (&provider.descriptor, ccm.spec.namespace.clone());
         let of_instance = |(key, value): (&String, &Value)| {
@@ -108,7 +108,7 @@ impl CcmIdentity {
     }
 
     /// Returns the identity on an OpenShift cluster; `None` if the provider has no workload.
-    pub fn openshift(provider: &OpenShift, infrastructure: &Value, namespace: &str) -> Option<Self> {
+    pub fn openshift(provider: &OpenShiftProvider, infrastructure: &Value, namespace: &str) -> Option<Self> {
         let (workload, pod) = provider.workload()?;
         let as_planned = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
         let ccm = provider.manifests.iter().find(|one| one.kind().kind == "DaemonSet" && one.name() != workload.name());

@@ -129,7 +129,7 @@ pub struct Ready {
 
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn named<S: serde::Serializer>(shown: &Option<Distribution>, serializer: S) -> Result<S::Ok, S::Error> {
-    shown.map(|shown| shown.known().name).serialize(serializer)
+    shown.map(|shown| shown.properties().name).serialize(serializer)
 }
 
 impl Node {

@@ -151,7 +151,7 @@ reasons! {
         fix: "Fix what the Event names: the route table, a quota, or the permissions of the credentials"
     26 NoZone "the node has no zone or region"
         fix: "Fix the zone or its tags in the cloud, then put the taint on the node again"
-    19 OtherTaint "the taint is of another program"
+    19 OtherTaint "the taint belongs to another program"
         fix: "Ask the program that has put the taint there"
 }
 

@@ -15,7 +15,7 @@ use crate::{
         KINDS, Kind, Object, TEMPORARY,
         permissions::{self, Permission},
     },
-    provider::kubernetes::{Kubernetes, NAMESPACE},
+    provider::kubernetes::{KubernetesProvider, NAMESPACE},
     text::yaml,
 };
 
@@ -28,7 +28,7 @@ pub(super) type Commented = (String, Value);
 
 /// The permissions of the operator for providers of the flavor kubernetes.
 pub(super) struct GrantedRules<'a> {
-    pub(super) providers: &'a [&'a Kubernetes],
+    pub(super) providers: &'a [&'a KubernetesProvider],
     /// The Secrets in the managed namespaces that cloud-controller-managers may use.
     pub(super) secrets: &'a [String],
     /// The names that `CloudControllerManager`s may have.
@@ -69,8 +69,7 @@ impl GrantedRules<'_> {
         for (kind, name) in self.cluster_scoped() {
             let of_kind = names.entry(kind).or_default();
             let name = named(&name, ccm);
-            // The role of a binding cannot be changed, so a temporary object is tried before the binding is recreated.
-            of_kind.extend(kind.kind.ends_with("RoleBinding").then(|| format!("{name}{TEMPORARY}")));
+            of_kind.extend(kind.may_be_recreated().then(|| format!("{name}{TEMPORARY}")));
             of_kind.insert(name);
         }
         let rule = |(kind, names): (&Kind, BTreeSet<String>)| {
@@ -94,7 +93,7 @@ impl GrantedRules<'_> {
 
     /// The permissions of the operator in a managed namespace.
     pub(super) fn of_managed(&self, namespace: &str) -> Result<Vec<Commented>, yaml::Error> {
-        let may_be = |one: &&&Kubernetes| one.descriptor.namespaces.include(namespace);
+        let may_be = |one: &&&KubernetesProvider| one.descriptor.namespaces.include(namespace);
         let providers: Vec<_> = self.providers.iter().filter(may_be).copied().collect();
         let mut rules = GrantedRules { providers: &providers, ..*self }.of_namespace(NAMESPACE)?;
         // A rule without names would apply to all Secrets.

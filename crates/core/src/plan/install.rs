@@ -18,7 +18,7 @@ use crate::{
     api::placement::{ApiServer, Distribution},
     facts::{Facts, ccm::api_server},
     object::Object,
-    provider::kubernetes::{CONTROL_PLANE_LABEL, Kubernetes},
+    provider::kubernetes::{CONTROL_PLANE_LABEL, KubernetesProvider},
     text::yaml,
 };
 
@@ -36,7 +36,7 @@ const CERTIFICATE_PATH: &str = "/etc/ccm-operator/metrics-certificate";
 #[derive(Clone, Debug)]
 pub struct Installation<'a> {
     /// The providers that may be requested.
-    pub providers: Vec<&'a Kubernetes>,
+    pub providers: Vec<&'a KubernetesProvider>,
     /// The namespaces in which cloud-controller-managers may be.
     pub namespaces: Vec<String>,
     /// The operator's own namespace.

@@ -31,7 +31,7 @@ use crate::{
     },
     provider::{
         CCM,
-        kubernetes::{INSTANCE_LABEL, Kubernetes, NAMESPACE},
+        kubernetes::{INSTANCE_LABEL, KubernetesProvider, NAMESPACE},
         restriction,
     },
 };
@@ -40,7 +40,7 @@ pub use check::ignored;
 pub use images::{choose, reference};
 
 /// The checks. Only the first problem is reported.
-const RULES: [fn(&Kubernetes, &Ccm) -> Option<check::Unfit>; 12] = [
+const RULES: [fn(&KubernetesProvider, &Ccm) -> Option<check::Unfit>; 12] = [
     check::api,
     check::arguments,
     check::load_balancers,
@@ -55,13 +55,13 @@ const RULES: [fn(&Kubernetes, &Ccm) -> Option<check::Unfit>; 12] = [
     images::pinned,
 ];
 
-fn check(provider: &Kubernetes, ccm: &Ccm) -> Result<(), Error> {
+fn check(provider: &KubernetesProvider, ccm: &Ccm) -> Result<(), Error> {
     let unfit = RULES.iter().find_map(|rule| rule(provider, ccm));
     unfit.map_or(Ok(()), |(field, problem)| Err(check::asked(ccm, &field, problem)))
 }
 
 /// Plans the objects that should exist.
-pub(super) fn objects(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+pub(super) fn objects(provider: &KubernetesProvider, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
     check(provider, ccm)?;
     let mut objects = planned(provider, facts, ccm)?;
     objects.extend(guard::objects(provider, ccm)?);
@@ -71,7 +71,7 @@ pub(super) fn objects(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result
 }
 
 /// Plans the objects of a checked `CloudControllerManager`, without the guard of nodes.
-fn planned(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+fn planned(provider: &KubernetesProvider, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
     let descriptor = &provider.descriptor;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let has_budget = placement::replicas(ccm) > 1;
@@ -117,7 +117,6 @@ fn planned(provider: &Kubernetes, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object
         })
         .collect::<Result<Vec<_>, Error>>()?;
     objects.extend(inline);
-    objects.sort_by_key(|object| object.kind().wave);
     Ok(objects)
 }
 
@@ -228,7 +227,7 @@ fn ports(object: &mut Object, ccm: &Ccm) {
 }
 
 /// Limits the account's ClusterRole to the needs of the enabled controllers.
-fn narrow(provider: &Kubernetes, object: &mut Object, ccm: &Ccm) {
+fn narrow(provider: &KubernetesProvider, object: &mut Object, ccm: &Ccm) {
     let account = provider.account();
     if object.kind().kind == "ClusterRole" && account.is_some_and(|account| ccm.named(account) == object.name()) {
         let controllers: Vec<_> = provider.descriptor.own(ccm).controllers().collect();

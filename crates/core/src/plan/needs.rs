@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// A resource with its verbs, the controllers that need them (none: the process itself), and the reason.
-pub type Need = (&'static str, &'static str, &'static [&'static str], &'static [Controller], &'static str);
+pub type ControllerNeed = (&'static str, &'static str, &'static [&'static str], &'static [Controller], &'static str);
 
 /// Every need.
-pub const NEEDS: &[Need] = &[
+pub const NEEDS: &[ControllerNeed] = &[
     ("authentication.k8s.io", "tokenreviews", &["create"], &[], "authenticates all requests but those for its health"),
     ("authorization.k8s.io", "subjectaccessreviews", &["create"], &[], "authorizes these requests"),
     ("", "events", &["create", "patch"], &[], "writes Events"),

@@ -15,8 +15,8 @@ use crate::{
         reference::{CONFIG_MAP, SECRET, references},
     },
     provider::{
-        AUTHENTICATION_READER, OpenShift,
-        kubernetes::{Kubernetes, NAMESPACE},
+        AUTHENTICATION_READER, OpenShiftProvider,
+        kubernetes::{KubernetesProvider, NAMESPACE},
     },
     text::yaml,
 };
@@ -39,7 +39,7 @@ type Roles = BTreeMap<Option<String>, Vec<Commented>>;
 ///
 /// The manifests cannot be written as YAML.
 pub fn kubernetes(
-    provider: &Kubernetes,
+    provider: &KubernetesProvider,
     names: &[String],
     namespaces: &[String],
     secrets: &[String],
@@ -64,7 +64,11 @@ pub fn kubernetes(
 /// # Errors
 ///
 /// The manifests cannot be written as YAML.
-pub fn openshift(provider: &OpenShift, namespace: &str, operator_namespace: &str) -> Result<String, yaml::Error> {
+pub fn openshift(
+    provider: &OpenShiftProvider,
+    namespace: &str,
+    operator_namespace: &str,
+) -> Result<String, yaml::Error> {
     let own: Vec<_> = provider.manifests.iter().collect();
     let cluster_scoped = || own.iter().copied().filter(|object| !object.kind().namespaced);
     let mut roles = Roles::from([(None, of_objects(cluster_scoped(), "ClusterRole")?)]);
@@ -105,8 +109,7 @@ fn of_objects<'a>(
     for object in objects.clone() {
         let of_kind = names.entry(object.kind()).or_default();
         of_kind.insert(object.name().to_owned());
-        let is_recreated = object.pod_spec().is_some() || object.value().get("roleRef").is_some();
-        of_kind.extend(is_recreated.then(|| format!("{}{TEMPORARY}", object.name())));
+        of_kind.extend(object.kind().may_be_recreated().then(|| format!("{}{TEMPORARY}", object.name())));
     }
     let seen = names
         .keys()

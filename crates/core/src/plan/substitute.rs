@@ -8,7 +8,7 @@ use crate::{
     facts::{DEFAULT_NAMESPACE, Fact, Facts},
     object::{Object, container_name, each_text, place, reference},
     plan::Error,
-    provider::{FactOrText, ImageSource, OpenShift, ValueSource},
+    provider::{FactOrText, ImageSource, OpenShiftProvider, ValueSource},
     text::work,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 const LEASE_NAMESPACE_FLAG: &str = "--leader-elect-resource-namespace=";
 
 /// Completes a manifest of `assets/`.
-pub(super) fn cluster(provider: &OpenShift, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
+pub(super) fn cluster(provider: &OpenShiftProvider, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
     let mut object = manifest.clone();
     let descriptor = &provider.descriptor;
     namespace(&mut object, &facts.namespace);
@@ -29,7 +29,7 @@ pub(super) fn cluster(provider: &OpenShift, manifest: &Object, facts: &Facts) ->
 }
 
 /// Completes a manifest of `bootstrap/`, in which only the images depend on the cluster.
-pub(super) fn bootstrap(provider: &OpenShift, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
+pub(super) fn bootstrap(provider: &OpenShiftProvider, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
     let mut object = manifest.clone();
     images(provider, &mut object, facts)?;
     Ok(object)
@@ -60,7 +60,7 @@ pub(super) fn text_in(namespace: &str, text: &str) -> Option<String> {
     text.contains(&user).then(|| text.replace(&user, &to))
 }
 
-fn images(provider: &OpenShift, object: &mut Object, facts: &Facts) -> Result<(), Error> {
+fn images(provider: &OpenShiftProvider, object: &mut Object, facts: &Facts) -> Result<(), Error> {
     let key = object.key().to_string();
     // A release has no image of an external provider, so the image of its manifest stays. The rules require it to be pinned.
     let is_own = |source: &ImageSource| {

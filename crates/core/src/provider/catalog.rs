@@ -10,7 +10,9 @@ use std::{
 
 use crate::{
     facts::{EXTERNAL, Facts, Platform},
-    provider::{Contents, Describe, Error, Kubernetes, OpenShift, Provider, external::Refused, folder},
+    provider::{
+        Describe, Error, KubernetesProvider, OpenShiftProvider, Provider, ProviderFlavor, external::Refused, folder,
+    },
     text::suggest::did_you_mean,
 };
 
@@ -89,17 +91,17 @@ impl Catalog {
     }
 
     /// Returns every provider for OpenShift, sorted by name.
-    pub fn providers(&self) -> impl Iterator<Item = &OpenShift> {
+    pub fn providers(&self) -> impl Iterator<Item = &OpenShiftProvider> {
         self.all.iter().filter_map(|one| one.openshift.as_ref())
     }
 
     /// Returns every provider of the flavor kubernetes, sorted by name.
-    pub fn kubernetes(&self) -> impl Iterator<Item = &Kubernetes> {
+    pub fn kubernetes(&self) -> impl Iterator<Item = &KubernetesProvider> {
         self.all.iter().filter_map(|one| one.kubernetes.as_ref())
     }
 
     /// Returns the provider of the flavor kubernetes with this name, or a human-readable reason why there is none.
-    pub fn kubernetes_of(&self, name: &str) -> Result<&Kubernetes, String> {
+    pub fn kubernetes_of(&self, name: &str) -> Result<&KubernetesProvider, String> {
         self.check().map_err(|refused| refused.to_string())?;
         let unknown =
             || format!("{}; one of your own is given by --provider ./{}", self.unknown(name), name.escape_debug());
@@ -109,7 +111,7 @@ impl Catalog {
 
     /// Returns the message for a name that no provider of the flavor kubernetes has.
     pub fn unknown(&self, name: &str) -> String {
-        let known: Vec<_> = self.kubernetes().map(Contents::name).collect();
+        let known: Vec<_> = self.kubernetes().map(ProviderFlavor::name).collect();
         let hint = did_you_mean(name, known.iter().copied());
         format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
     }
@@ -120,15 +122,18 @@ impl Catalog {
     }
 
     /// Returns the provider that serves a platform, or a human-readable reason why none does.
-    pub fn select(&self, platform: &Platform) -> Result<&OpenShift, String> {
+    pub fn select(&self, platform: &Platform) -> Result<&OpenShiftProvider, String> {
         let matching = self.providers().filter(|provider| provider.descriptor.platform.serves(platform));
-        // The narrowest match wins.
-        let narrowest = matching.max_by_key(|provider| provider.descriptor.platform.is_narrow());
+        // A match of the cloud wins over one of the platform type alone.
+        let narrowest = matching.max_by_key(|provider| provider.descriptor.platform.cloud_name.is_some());
         self.check_replaced(narrowest.ok_or_else(|| self.why_none(platform))?)
     }
 
     /// Refuses a built-in provider that must not be used.
-    fn check_replaced<'a, D: Describe>(&self, provider: &'a Contents<D>) -> Result<&'a Contents<D>, String> {
+    fn check_replaced<'a, D: Describe>(
+        &self,
+        provider: &'a ProviderFlavor<D>,
+    ) -> Result<&'a ProviderFlavor<D>, String> {
         let name = provider.name();
         if provider.origin.is_some() || self.replaced.iter().all(|replaced| replaced != name) {
             return Ok(provider);
@@ -138,7 +143,7 @@ impl Catalog {
 
     /// Returns the provider that serves a cluster. Returns `None` if there is none, while the platform is unknown, or if an external
     /// provider is refused, because its platform is unknown.
-    pub fn provider(&self, facts: &Facts) -> Option<&OpenShift> {
+    pub fn provider(&self, facts: &Facts) -> Option<&OpenShiftProvider> {
         self.select(facts.platform.as_ref().ok()?.as_ref()?).ok().filter(|_| self.refused.is_empty())
     }
 

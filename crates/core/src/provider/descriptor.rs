@@ -32,9 +32,9 @@ pub struct Common<'a> {
     /// The environment variables that are set.
     pub environment: &'a Sources,
     /// The prefixes of the labels and annotations that its own code writes on nodes.
-    pub of_nodes: &'a [String],
+    pub node_prefixes: &'a [String],
     /// The prefixes of those on Services.
-    pub of_services: &'a [String],
+    pub service_prefixes: &'a [String],
 }
 
 /// The descriptor of a flavor.
@@ -78,8 +78,8 @@ impl Describe for Descriptor {
             images: self.images.keys().map(String::as_str).collect(),
             arguments: &self.arguments,
             environment: &self.environment,
-            of_nodes: self.nodes.as_ref().map_or(&[], |nodes| &nodes.metadata_prefixes),
-            of_services: &self.services.metadata_prefixes,
+            node_prefixes: self.nodes.as_ref().map_or(&[], |nodes| &nodes.metadata_prefixes),
+            service_prefixes: &self.services.metadata_prefixes,
         }
     }
 }
@@ -141,11 +141,6 @@ impl Platform {
             (&self.cloud_name, &other.cloud_name)
         };
         self.type_ == other.type_ && (one.is_none() || two.is_none() || one == two)
-    }
-
-    /// Whether the match is narrower than the platform type alone.
-    pub(super) fn is_narrow(&self) -> bool {
-        self.cloud_name.is_some()
     }
 
     pub(super) fn problem(&self) -> Option<&'static str> {

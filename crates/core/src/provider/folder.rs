@@ -14,8 +14,8 @@ use crate::{
     error::brief,
     object::{self, Object, permissions},
     provider::{
-        Contents, Describe, Described, Descriptor, Error, Flavor, Kubernetes, OpenShift, Phase, Platform, kubernetes,
-        renamed,
+        Describe, Described, Descriptor, Error, Flavor, KubernetesProvider, OpenShiftProvider, Phase, Platform,
+        ProviderFlavor, kubernetes, renamed,
     },
     text::{
         Place, terminal,
@@ -295,19 +295,19 @@ impl ParsedProvider {
     }
 
     /// Returns the flavor openshift, or the first defect.
-    pub fn openshift(&self) -> Result<OpenShift, Error> {
+    pub fn openshift(&self) -> Result<OpenShiftProvider, Error> {
         self.contents(self.of_openshift())
     }
 
     /// Returns the flavor kubernetes, or the first defect.
-    pub fn kubernetes(&self) -> Result<Kubernetes, Error> {
+    pub fn kubernetes(&self) -> Result<KubernetesProvider, Error> {
         self.contents(self.of_kubernetes())
     }
 
-    fn contents<D: Clone>(&self, descriptor: Option<&D>) -> Result<Contents<D>, Error> {
+    fn contents<D: Clone>(&self, descriptor: Option<&D>) -> Result<ProviderFlavor<D>, Error> {
         self.first_defect()?;
         let objects = |phase| self.of_phase(phase).into_iter().map(|manifest| manifest.object.clone()).collect();
-        Ok(Contents {
+        Ok(ProviderFlavor {
             // A missing descriptor is one of the defects.
             descriptor: descriptor.cloned().ok_or_else(|| Error::new(&self.descriptor_path(), None, "missing"))?,
             manifests: objects(Phase::Cluster),

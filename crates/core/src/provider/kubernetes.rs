@@ -21,7 +21,7 @@ use crate::{
     facts::ccm::{Ccm, Controller},
     object::{KUBE_SYSTEM, Object, container_name, containers},
     provider::{
-        CCM, Common, Contents, Describe,
+        CCM, Common, Describe, ProviderFlavor,
         descriptor::{Services, Sources},
         patterns::is_of,
         versions::Versions,
@@ -101,7 +101,7 @@ pub struct Descriptor {
 }
 
 /// The flavor kubernetes of a provider.
-pub type Kubernetes = Contents<Descriptor>;
+pub type KubernetesProvider = ProviderFlavor<Descriptor>;
 
 /// The namespaces that a cloud-controller-manager may run in.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -197,8 +197,8 @@ impl Describe for Descriptor {
             images: self.images.keys().map(String::as_str).collect(),
             arguments: &self.arguments,
             environment: &self.environment,
-            of_nodes: &self.nodes.metadata_prefixes,
-            of_services: &self.services.metadata_prefixes,
+            node_prefixes: &self.nodes.metadata_prefixes,
+            service_prefixes: &self.services.metadata_prefixes,
         }
     }
 }
@@ -289,14 +289,14 @@ impl Descriptor {
     }
 }
 
-impl<D> Contents<D> {
+impl<D> ProviderFlavor<D> {
     /// Returns the workload of the cloud-controller-manager, and its pod specification.
     pub fn workload(&self) -> Option<(&Object, &Value)> {
         workload(&self.manifests)
     }
 }
 
-impl Kubernetes {
+impl KubernetesProvider {
     /// Returns the name of its account in the manifests.
     pub fn account(&self) -> Option<&str> {
         self.workload()?.1["serviceAccountName"].as_str()

@@ -62,7 +62,7 @@ const PACKAGE: FileLimits = FileLimits { what: "package", files: MAX_FILES, sum:
 /// The form in which a package was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Form {
+pub enum PackageFormat {
     /// A part of this program.
     BuiltIn,
     /// A folder.
@@ -73,7 +73,7 @@ pub enum Form {
     Layout,
 }
 
-impl Form {
+impl PackageFormat {
     /// Returns the form in words.
     pub fn words(self) -> &'static str {
         match self {

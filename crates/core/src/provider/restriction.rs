@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     object::Object,
     provider::{
-        Contents, Describe, Error, Origin,
+        Describe, Error, Origin, ProviderFlavor,
         kubernetes::{INSTANCE_LABEL, workload},
     },
     text::yaml,
@@ -128,12 +128,12 @@ pub(super) fn is_on_every_node(workload: &Object, ccm: Option<&Object>) -> bool 
     workload.kind().kind == "DaemonSet" && !ccm.is_some_and(|ccm| ptr::eq(ccm, workload))
 }
 
-impl<D: Describe> Contents<D> {
+impl<D: Describe> ProviderFlavor<D> {
     /// Adds the policies that restrict the accounts of an external provider. An error is a defect of this build, which the tests
     /// exclude.
     pub fn restricted(mut self, origin: &Origin) -> Result<Self, Error> {
         let said = self.descriptor.common();
-        let mut manifests = policies(&self.manifests, said.of_nodes, said.of_services)?;
+        let mut manifests = policies(&self.manifests, said.node_prefixes, said.service_prefixes)?;
         manifests.append(&mut self.manifests);
         // In the order of applying: the policies are the first of the first wave.
         manifests.sort_by_key(|object| object.kind().wave);
@@ -145,13 +145,13 @@ impl<D: Describe> Contents<D> {
 
 /// Returns the policies and their bindings; none if there is no account to restrict. The prefixes are those of the labels and
 /// annotations that the provider writes on Nodes and on Services.
-fn policies(manifests: &[Object], of_nodes: &[String], of_services: &[String]) -> Result<Vec<Object>, Error> {
+fn policies(manifests: &[Object], node_prefixes: &[String], service_prefixes: &[String]) -> Result<Vec<Object>, Error> {
     let accounts = Accounts::of(manifests);
     let Some((_, main)) = &accounts.main else { return Ok(Vec::new()) };
     let mut objects = Vec::new();
     for (end, file, text) in POLICIES.iter().filter(|(end, ..)| !accounts.of_policy(end).is_empty()) {
         let defect = |problem: String| Error::new(file, None, problem);
-        let prefixes = if *end == SERVICES { of_services } else { of_nodes };
+        let prefixes = if *end == SERVICES { service_prefixes } else { node_prefixes };
         for value in yaml::documents(text).map_err(|error| defect(error.to_string()))? {
             let mut object = Object::new(value).map_err(|error| defect(error.to_string()))?;
             let value = object.value_mut();

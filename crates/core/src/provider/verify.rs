@@ -23,27 +23,27 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    provider::{Error, Flavor, folder::ParsedProvider, package::Form, payload::Payload},
+    provider::{Error, Flavor, folder::ParsedProvider, package::PackageFormat, payload::Payload},
     text::{
         Place, located,
         output::{Failure, Suite, printable, table, wrap},
     },
 };
 
-use parts::{RuleInput, Walk};
+use parts::{RuleInput, Scope};
 pub use policy::Policy;
 
 /// A rule for providers.
 pub struct Rule {
     /// The name of the rule.
     pub id: &'static str,
-    level: Level,
-    walk: Walk,
+    level: AppliesTo,
+    walk: Scope,
 }
 
 /// The providers that a rule checks, and whether a policy can allow a defect.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum AppliesTo {
     /// Every provider: the rule checks whether it works.
     Every,
     /// Every provider of the flavor kubernetes: the rule checks whether it works.
@@ -77,7 +77,7 @@ pub struct Finding {
 pub struct VerifyReport {
     /// The form of the package, if one was read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub form: Option<Form>,
+    pub form: Option<PackageFormat>,
     providers: Vec<String>,
     /// The names of the rules.
     pub rules: Vec<&'static str>,
@@ -94,7 +94,7 @@ pub struct ExternalDefects {
     pub exceptions: Vec<String>,
 }
 
-const fn rule(id: &'static str, level: Level, walk: Walk) -> Rule {
+const fn rule(id: &'static str, level: AppliesTo, walk: Scope) -> Rule {
     Rule { id, level, walk }
 }
 
@@ -106,7 +106,7 @@ static TEXTS: LazyLock<BTreeMap<&str, (&str, &str)>> = LazyLock::new(|| {
 });
 
 /// The rule that a dry run at a live API server checks.
-pub static DRY_RUN: Rule = rule("cluster-dry-run", Level::Every, Walk::Provider(|_, _| {}));
+pub static DRY_RUN: Rule = rule("cluster-dry-run", AppliesTo::Every, Scope::Provider(|_, _| {}));
 
 /// Returns every rule, first those that check whether a provider works.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
@@ -206,21 +206,21 @@ impl Rule {
 
     /// Whether a policy can allow a finding.
     pub fn can_be_allowed(&self) -> bool {
-        self.level == Level::ExternalUnlessAllowed
+        self.level == AppliesTo::ExternalUnlessAllowed
     }
 
     /// Whether the rule checks external providers if there is a policy, or built-in ones if there is none.
     fn has_level_for(&self, policy: Option<&Policy>) -> bool {
         match self.level {
-            Level::Every | Level::EveryKubernetes => true,
-            Level::BuiltIn => policy.is_none(),
-            Level::External | Level::ExternalUnlessAllowed => policy.is_some(),
+            AppliesTo::Every | AppliesTo::EveryKubernetes => true,
+            AppliesTo::BuiltIn => policy.is_none(),
+            AppliesTo::External | AppliesTo::ExternalUnlessAllowed => policy.is_some(),
         }
     }
 
     /// Returns the defects of a provider, each with the value that allows it in a policy.
     fn defects(&self, parsed: &ParsedProvider, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
-        if self.level == Level::EveryKubernetes && parsed.flavor != Flavor::Kubernetes {
+        if self.level == AppliesTo::EveryKubernetes && parsed.flavor != Flavor::Kubernetes {
             return Vec::new();
         }
         self.walk.defects(RuleInput { parsed, payload })

@@ -53,7 +53,8 @@ pub(super) struct TimedOut;
 pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {
     let budget = budget.ok_or(Cause::NotLeading)?;
     match tokio::time::timeout(budget, request).await {
-        Ok(answer) => answer.map_err(|error| if has_timed_out(&error) { Cause::Timeout } else { Cause::Api(error) }),
+        Ok(Err(error)) if causes(&error).any(<dyn std::error::Error>::is::<TimedOut>) => Err(Cause::Timeout),
+        Ok(answer) => answer.map_err(Cause::Api),
         Err(_) => Err(Cause::Timeout),
     }
 }
@@ -63,10 +64,6 @@ fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |error| error.source())
-}
-
-fn has_timed_out(error: &kube::Error) -> bool {
-    causes(error).any(<dyn std::error::Error>::is::<TimedOut>)
 }
 
 /// Converts an object in a response of the API server to data.

@@ -67,9 +67,9 @@ pub struct Collection {
 
 /// The time of the last event of a watch, including bookmarks. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Heard(Arc<AtomicI64>);
+pub struct LastEventTime(Arc<AtomicI64>);
 
-impl Heard {
+impl LastEventTime {
     /// The time in seconds since 1970; zero without an event.
     pub fn last(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
@@ -112,7 +112,7 @@ impl Collection {
 }
 
 /// Returns the events of a watch. The stream never ends: an ended watch is restarted, after an error with a growing pause.
-pub fn events(client: &Client, target: &Collection, heard: Heard) -> BoxStream<'static, Event> {
+pub fn events(client: &Client, target: &Collection, heard: LastEventTime) -> BoxStream<'static, Event> {
     let (sender, receiver) = mpsc::unbounded();
     let watch = Watch {
         api: request::api(client, target.kind, &target.namespace),
@@ -139,7 +139,7 @@ struct Watch {
     objects: ListParams,
     /// Whether the API server streams existing objects, as far as is known.
     can_stream: bool,
-    heard: Heard,
+    heard: LastEventTime,
     events: UnboundedSender<Event>,
 }
 

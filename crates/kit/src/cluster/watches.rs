@@ -14,12 +14,12 @@ use tracing::{debug, warn};
 
 use crate::cluster::{
     seen::{Event, Seen},
-    watch::{self, Collection, Heard},
+    watch::{self, Collection, LastEventTime},
 };
 
 struct Watched {
     target: Collection,
-    heard: Heard,
+    heard: LastEventTime,
     seen: Seen,
     events: BoxStream<'static, Event>,
 }
@@ -40,7 +40,7 @@ impl<Id: Ord + Clone> Watches<Id> {
     pub fn start(&mut self, id: Id, target: impl FnOnce() -> Collection) {
         if !self.watched.contains_key(&id) {
             let target = target();
-            let heard = Heard::default();
+            let heard = LastEventTime::default();
             let events = watch::events(&self.client, &target, heard.clone());
             self.watched.insert(id, Watched { target, heard, seen: Seen::default(), events });
         }
@@ -125,7 +125,7 @@ impl<Id: Ord + Clone> Watches<Id> {
     }
 
     /// The time of the last event of each watch, by kind.
-    pub fn heard(&self) -> Vec<(&'static str, Heard)> {
+    pub fn heard(&self) -> Vec<(&'static str, LastEventTime)> {
         self.watched.values().map(|watched| (watched.target.kind.kind, watched.heard.clone())).collect()
     }
 

@@ -27,7 +27,7 @@ use crate::{
     cluster::{
         request,
         seen::Event,
-        watch::{self as lease_watch, Collection, Heard},
+        watch::{self as lease_watch, Collection, LastEventTime},
     },
     object::{Kind, kind},
     process::{
@@ -178,7 +178,7 @@ impl Election {
     /// Starts a watch of the lease. Also returns whether it works: not yet.
     fn changes(&self) -> (BoxStream<'static, Event>, bool) {
         let target = Collection::named(&LEASE, &self.namespace, &self.name);
-        (lease_watch::events(&self.client, &target, Heard::default()), false)
+        (lease_watch::events(&self.client, &target, LastEventTime::default()), false)
     }
 
     /// Waits until the lease is released or has expired; only for one period while it cannot be watched. A deleted lease stays valid for

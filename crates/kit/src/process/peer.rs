@@ -63,10 +63,10 @@ const REMEMBERED: usize = 256;
 /// The recent reviews of each peer. Every client on the network of the host can send tokens, and each unknown token causes a request
 /// to the API server.
 #[derive(Debug, Default)]
-pub struct Reviews(HashMap<Peer, Lately>);
+pub struct Reviews(HashMap<Peer, RecentReviews>);
 
 #[derive(Debug)]
-struct Lately {
+struct RecentReviews {
     /// The end of the period, and the number of reviews in it.
     until: Instant,
     reviews: usize,
@@ -74,7 +74,7 @@ struct Lately {
     proven_until: Option<Instant>,
 }
 
-impl Lately {
+impl RecentReviews {
     fn has_proven(&self, now: Instant) -> bool {
         self.proven_until.is_some_and(|until| until > now)
     }
@@ -96,7 +96,7 @@ impl Reviews {
     }
 
     /// Returns the entry of a peer, in a period that has not ended.
-    fn lately(&mut self, peer: Peer, now: Instant) -> &mut Lately {
+    fn lately(&mut self, peer: Peer, now: Instant) -> &mut RecentReviews {
         self.0.retain(|_, lately| lately.until > now || lately.has_proven(now));
         if self.0.len() >= REMEMBERED && !self.0.contains_key(&peer) {
             // A proven peer stays: a client with invalid tokens could fill the memory.
@@ -105,10 +105,10 @@ impl Reviews {
                 self.0.remove(&first);
             }
         }
-        let new = || Lately { until: now + PERIOD, reviews: 0, proven_until: None };
+        let new = || RecentReviews { until: now + PERIOD, reviews: 0, proven_until: None };
         let lately = self.0.entry(peer).or_insert_with(new);
         if lately.until <= now {
-            *lately = Lately { proven_until: lately.proven_until, ..new() };
+            *lately = RecentReviews { proven_until: lately.proven_until, ..new() };
         }
         lately
     }

@@ -11,13 +11,13 @@ use crate::{
     cluster::read,
     object::reference::SECRET,
     proposal::credentials::{Values, fits},
-    provider::Kubernetes,
+    provider::KubernetesProvider,
     text::Problem,
 };
 
 /// Returns the flavor kubernetes of the given provider, if the operator would accept it. Otherwise the test would create objects that break
 /// the rules, with the permissions of the user.
-pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Kubernetes> {
+pub(super) fn provider(args: &TestArgs) -> anyhow::Result<KubernetesProvider> {
     let target = &args.target;
     let provider = args.policy.accept(target, load(target)?)?;
     let Some(provider) = provider.kubernetes else {
@@ -27,7 +27,7 @@ pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Kubernetes> {
 }
 
 /// Returns the data of the test's Secret: the file of `--cloud-config` and the credentials.
-pub(super) async fn values(args: &TestArgs, provider: &Kubernetes, client: &Client) -> anyhow::Result<Values> {
+pub(super) async fn values(args: &TestArgs, provider: &KubernetesProvider, client: &Client) -> anyhow::Result<Values> {
     let descriptor = &provider.descriptor;
     let (name, mut values) = (&descriptor.name, Values::new());
     match (&descriptor.cloud_config, &args.cloud_config) {
@@ -72,7 +72,7 @@ pub(super) async fn values(args: &TestArgs, provider: &Kubernetes, client: &Clie
 }
 
 /// Copies the keys of a Secret that the provider reads.
-fn copy(provider: &Kubernetes, secret: &Value, values: &mut Values) {
+fn copy(provider: &KubernetesProvider, secret: &Value, values: &mut Values) {
     let descriptor = &provider.descriptor;
     let keys = descriptor.credentials.iter().flat_map(|needed| needed.keys.iter().chain(&needed.optional_keys));
     let patterns: Vec<_> = keys.chain(descriptor.cloud_config.iter().map(|config| &config.file)).collect();

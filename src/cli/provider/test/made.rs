@@ -19,7 +19,7 @@ use crate::{
     nodes::observed::sanitized,
     object::Kind,
     plan::kubernetes::trial::LABEL,
-    status::trial::Left,
+    status::trial::LeftoverObject,
     text::kubectl::Access,
 };
 
@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// An object that was created, or may have been created.
-pub(super) struct Made {
+pub(super) struct CreatedObject {
     kind: &'static Kind,
     namespace: String,
     name: String,
@@ -42,7 +42,7 @@ pub(super) struct Made {
     is_refused: bool,
 }
 
-impl Made {
+impl CreatedObject {
     fn new(kind: &'static Kind, namespace: &str, name: &str, is_labeled: bool) -> Self {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         Self { kind, namespace, name, is_labeled, why: "nobody has tried".to_owned(), is_refused: false }
@@ -52,19 +52,19 @@ impl Made {
         describe_objects(self.kind, &self.namespace, &self.name)
     }
 
-    fn left(&self, access: &Access) -> Left {
+    fn left(&self, access: &Access) -> LeftoverObject {
         let Self { kind, namespace, name, .. } = self;
         let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
         let place = if namespace.is_empty() { String::new() } else { format!(" --namespace {namespace}") };
         let command = format!("{} delete {}{group} {name}{place}", access.kubectl(), kind.plural);
-        Left { object: self.title(), why: self.why.clone(), command }
+        LeftoverObject { object: self.title(), why: self.why.clone(), command }
     }
 }
 
 pub(super) struct Objects<'a> {
     client: &'a Client,
     test: &'a str,
-    made: Vec<Made>,
+    made: Vec<CreatedObject>,
 }
 
 impl<'a> Objects<'a> {
@@ -75,7 +75,7 @@ impl<'a> Objects<'a> {
     /// Creates an object. Fails if an object with its name exists.
     pub(super) async fn create(&mut self, kind: &'static Kind, manifest: &Value) -> anyhow::Result<()> {
         let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();
-        let one = Made::new(kind, text("namespace"), text("name"), true);
+        let one = CreatedObject::new(kind, text("namespace"), text("name"), true);
         let what = one.title();
         let object = serde_json::from_value(manifest.clone()).with_context(|| format!("failed to write {what}"))?;
         // Recorded before the request, because the response may be lost.
@@ -93,7 +93,7 @@ impl<'a> Objects<'a> {
 
     /// Also removes an object that pods create under this name.
     pub(super) fn also(&mut self, kind: &'static Kind, namespace: &str, name: &str) {
-        self.made.push(Made::new(kind, namespace, name, false));
+        self.made.push(CreatedObject::new(kind, namespace, name, false));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -124,14 +124,14 @@ impl<'a> Objects<'a> {
     }
 
     /// Returns the remaining objects, each with the command that deletes it.
-    pub(super) fn left(&self, access: &Access) -> Vec<Left> {
+    pub(super) fn left(&self, access: &Access) -> Vec<LeftoverObject> {
         self.made.iter().rev().map(|one| one.left(access)).collect()
     }
 }
 
 /// Removes an object if it is the test's. Returns `None` once it is gone, else the reason why it still exists.
-async fn remove_one(client: &Client, test: &str, one: &Made) -> Result<Option<String>, read::Error> {
-    let Made { kind, namespace, name, is_labeled, .. } = one;
+async fn remove_one(client: &Client, test: &str, one: &CreatedObject) -> Result<Option<String>, read::Error> {
+    let CreatedObject { kind, namespace, name, is_labeled, .. } = one;
     let Some(live) = read::get(client, kind, namespace, name).await? else { return Ok(None) };
     if *is_labeled && live["metadata"]["labels"][LABEL] != test {
         return Ok(None);
@@ -150,7 +150,7 @@ async fn remove_one(client: &Client, test: &str, one: &Made) -> Result<Option<St
     let params = if has_pods { DeleteParams::foreground() } else { DeleteParams::default() };
     let params = params.preconditions(preconditions);
     match request::send(NO_DEADLINE, api(client, kind, namespace).delete(name, &params)).await {
-        Ok(_) => Ok(Some("was asked to go".to_owned())),
+        Ok(_) => Ok(Some("its deletion was requested".to_owned())),
         Err(cause) if cause.is_absent() || cause.is_conflict() => Ok(Some("has changed".to_owned())),
         Err(source) => Err(read::Error::Read { what: describe_objects(kind, namespace, name), source }),
     }
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(objects.len(), 0, "it is not the test's");
         objects.create(&SECRET, &labeled("made", Some("t"))).await.unwrap_err();
         // The missing label protects the namespace even if it is in the list.
-        objects.made.push(Made::new(&NAMESPACE, "", "t", true));
+        objects.made.push(CreatedObject::new(&NAMESPACE, "", "t", true));
         objects.remove().await;
         assert_eq!(objects.left(&Access::default()), []);
         let (left, asked) = &*server.lock().unwrap();

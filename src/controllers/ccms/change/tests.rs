@@ -5,7 +5,7 @@ use crate::{
     api::placement::Distribution,
     facts::{cluster::Cluster, version::Minor},
     plan::kubernetes::{
-        sources::{Checks, Source, SourceState},
+        sources::{Checkers, Source, SourceState},
         validation,
     },
     provider::embedded,
@@ -23,7 +23,7 @@ fn asked(provider: &str, mut spec: Value, skips: &str) -> (Ccm, Validation, Obje
     let ccm = Ccm::new("cluster".into(), spec, cluster).annotated(Some(skips));
     let validated = validation::validate(&catalog, &ccm, |reference| {
         let secret = json!({"data": {"token": "eA=="}});
-        SourceState::Present(Source::of(&secret, reference, &Checks::default()))
+        SourceState::Present(Source::of(&secret, reference, &Checkers::default()))
     });
     let objects = validated.objects.clone().unwrap_or_else(|| panic!("{:?}", validated.problem()));
     let workload = workload(&objects).unwrap().clone();

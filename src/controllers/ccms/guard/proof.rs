@@ -50,10 +50,11 @@ impl Member {
         let is_known = previous.node_deletion.phase == phase(lifecycle) && ccm::is_guard_known(&previous);
         let is_own = |id: &String| owns(&guard.provider_ids, id);
         // A problem is checked again until it is fixed, and a possible problem is checked while it matters.
-        let is_pressing =
-            has_candidates || view.target.node_counts.unready.iter().any(is_own) || self.is_free() == Some(true);
+        let is_pressing = has_candidates
+            || view.target.node_counts.unready.iter().any(is_own)
+            || self.deletes_unguarded() == Some(true);
         let mut is_news = self.ask_for_permissions(view, &guard, (is_pressing, is_known)).await;
-        if is_pressing || self.is_free() == Some(true) {
+        if is_pressing || self.deletes_unguarded() == Some(true) {
             pass.due.push(Instant::now() + ANSWER_LIFETIME);
         }
         if has_candidates
@@ -96,7 +97,7 @@ impl Member {
         let permissions = self.live_permissions(&view.target.observer);
         let have_changed =
             permissions.is_some() && self.guard.permissions.is_some() && self.guard.permissions != permissions;
-        let is_due = is_old(self.guard.is_free.map(|(_, asked)| asked));
+        let is_due = is_old(self.guard.deletes_unguarded.map(|(_, asked)| asked));
         let is_needed = is_pressing || (permissions.is_some() && !is_known);
         self.guard.permissions = permissions.or(self.guard.permissions.take());
         if !(have_changed || (is_needed && is_due)) {
@@ -104,7 +105,7 @@ impl Member {
         }
         let answer = access_review::may_delete_any_node(&view.target.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
         let answer = answer.inspect_err(|error| debug!("failed to ask for the permissions of {}: {error}", guard.user));
-        self.guard.is_free = Some((answer.ok(), Instant::now()));
+        self.guard.deletes_unguarded = Some((answer.ok(), Instant::now()));
         true
     }
 }

@@ -241,7 +241,7 @@ impl Member {
             return Some(("False", GUARD_NOT_IN_FORCE, format!("{why}: nothing is granted meanwhile")));
         }
         let is_enforced = self.live_policy(observer).is_some();
-        if self.is_free()? {
+        if self.deletes_unguarded()? {
             let meanwhile = if is_enforced {
                 format!("; until then only ValidatingAdmissionPolicy {} keeps it from deleting any", guard.name)
             } else {

@@ -13,7 +13,7 @@ use super::{confirmed, owner};
 use crate::{
     apply::{inventory::Location, write::key_of},
     controllers::{
-        ccms::Ccms,
+        ccms::KubernetesFleet,
         failures::Failures,
         observer::{Id, Observer},
         target::Target,
@@ -101,18 +101,18 @@ impl Grants {
     }
 }
 
-impl Ccms {
+impl KubernetesFleet {
     /// Withdraws each name that is not confirmed now, including the names of members that are paused or removed, or have no plan.
     pub(in super::super) async fn withdraw_grants(&mut self, view: &mut View) {
         let wanted: BTreeMap<_, _> =
-            self.fleet.iter().map(|(name, member)| (name.clone(), member.guard.deletable.granted.clone())).collect();
+            self.members.iter().map(|(name, member)| (name.clone(), member.guard.deletable.granted.clone())).collect();
         let budget = |authority: &Authority| authority.write_budget();
         self.narrow(&mut view.target, &wanted, budget).await;
     }
 
     /// Withdraws all names, because the nodes or Events that the decisions depend on cannot be seen.
     pub(in super::super) async fn withdraw_all_grants(&mut self, view: &mut View) {
-        for member in self.fleet.values_mut() {
+        for member in self.members.values_mut() {
             member.guard.forget();
         }
         self.withdraw_grants(view).await;
@@ -303,11 +303,11 @@ mod tests {
         }
     }
 
-    fn leading(target: &Target) -> Ccms {
+    fn leading(target: &Target) -> KubernetesFleet {
         let executor = Executor::writing("own", target.events.clone());
         let until = Deadline::after(Now::read(), Duration::from_secs(3600));
         let (leadership, shutdown) = (watch::channel(Leadership::Leading(until)).1, watch::channel(false).1);
-        Ccms::new(Authority { leadership, shutdown }, executor)
+        KubernetesFleet::new(Authority { leadership, shutdown }, executor)
     }
 
     #[tokio::test]

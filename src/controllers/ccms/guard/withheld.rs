@@ -15,7 +15,7 @@ use crate::{
     controllers::{
         applier::Applier,
         ccms::Member,
-        failures::Stopped,
+        failures::PassError,
         observer::{Id, Observer},
     },
     grace::TRANSIENT_ERROR_GRACE,
@@ -40,7 +40,7 @@ impl Withheld {
     }
 
     /// Updates one policy from its result. Without a write, the permission is unknown.
-    fn note_one(&mut self, key: &Key, failure: Option<&Stopped>, is_settled: bool) {
+    fn note_one(&mut self, key: &Key, failure: Option<&PassError>, is_settled: bool) {
         match failure {
             Some(stopped) if stopped.is_denied => {
                 self.0.insert(key.clone(), (stopped.error.clone(), Instant::now()));
@@ -101,7 +101,7 @@ mod tests {
             namespace: String::new(),
             name: "p".into(),
         };
-        let failed = |is_denied| Stopped { error: "no".into(), is_reported: true, is_terminal: false, is_denied };
+        let failed = |is_denied| PassError { error: "no".into(), is_reported: true, is_terminal: false, is_denied };
         let mut withheld = Withheld::default();
         withheld.note_one(&key, Some(&failed(true)), true);
         withheld.note_one(&key, None, true);

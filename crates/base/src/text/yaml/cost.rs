@@ -34,10 +34,6 @@ impl Cost {
             && self.paths <= most.paths
     }
 
-    fn minus(self, other: Self) -> Self {
-        self.with(other, usize::saturating_sub)
-    }
-
     fn times(self, times: usize) -> Self {
         let each = Self { values: times, mappings: times, bytes: times, paths: times };
         self.with(each, usize::saturating_mul)
@@ -84,7 +80,7 @@ pub fn cost(text: &str, most: Cost) -> Cost {
             Event::SequenceEnd | Event::MappingEnd => {
                 let (anchor, before, around) = open.pop().unwrap_or_default();
                 copies -= usize::from(anchor != 0);
-                anchors.insert(anchor, total.minus(before));
+                anchors.insert(anchor, total.with(before, usize::saturating_sub));
                 path = around;
                 path.pass(0);
             }

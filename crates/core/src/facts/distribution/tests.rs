@@ -93,7 +93,7 @@ fn every_distribution_of_the_api_is_known_by_its_name() {
     let variants: Vec<Distribution> = variants.map(|name| serde_json::from_value(name).unwrap()).collect();
     assert_eq!(variants, [&[Distribution::Auto], &Distribution::ALL[..]].concat());
     for one in Distribution::ALL {
-        let known = one.known();
+        let known = one.properties();
         assert_eq!((known.distribution, json!(known.name)), (one, json!(one)));
         assert_eq!(known.flag, known.name.to_lowercase());
     }
@@ -116,6 +116,15 @@ fn the_page_and_the_chart_know_each_distribution() {
     }
     let values = include_str!("../../../../../charts/ccm-operator/values.yaml");
     for one in Distribution::ALL {
-        assert!(values.contains(one.known().flag), "{}", one.known().flag);
+        assert!(values.contains(one.properties().flag), "{}", one.properties().flag);
+    }
+}
+
+#[test]
+fn the_page_of_another_clouds_provider_id_says_how_each_distribution_stops_writing_them() {
+    let pages = include_str!("../../../../../docs/nodes.md");
+    let page = pages.split("\n## ").find(|page| page.starts_with("N12 ")).unwrap();
+    for (title, own) in KNOWN.iter().filter_map(|one| Some((one.title, one.own?))) {
+        assert!(page.contains(&format!("`{}`", own.scheme)) && page.contains(&format!("\n| {title} | ")), "{title}");
     }
 }

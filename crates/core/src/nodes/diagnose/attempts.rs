@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{NodeResult, clean, diagnosed::DiagnosedCcm, events, found};
+use super::{NodeResult, clean, diagnosed::CcmContext, events, found};
 use crate::nodes::{cause, log::Attempt, node::Node, reason::Reason};
 
-pub(super) fn check(diagnosed: &DiagnosedCcm, node: &Node, result: &mut NodeResult) {
+pub(super) fn check(diagnosed: &CcmContext, node: &Node, result: &mut NodeResult) {
     if diagnosed.ccm.log.is_none() {
         return;
     }
@@ -31,7 +31,7 @@ pub(super) fn check(diagnosed: &DiagnosedCcm, node: &Node, result: &mut NodeResu
     }
 }
 
-fn ask_initialization(diagnosed: &DiagnosedCcm, node: &Node, result: &mut NodeResult) {
+fn ask_initialization(diagnosed: &CcmContext, node: &Node, result: &mut NodeResult) {
     let what = format!("the log of {}", diagnosed.name);
     let name = &node.name;
     match diagnosed.log.attempts.get(name) {
@@ -58,7 +58,7 @@ fn ask_initialization(diagnosed: &DiagnosedCcm, node: &Node, result: &mut NodeRe
 }
 
 /// Returns the cause without untrusted text.
-fn cause_of(reason: Reason, diagnosed: &DiagnosedCcm, node: &Node) -> String {
+fn cause_of(reason: Reason, diagnosed: &CcmContext, node: &Node) -> String {
     let (name, ccm) = (&node.name, &diagnosed.name);
     match reason {
         Reason::InstanceNotFound => format!("the cloud of {ccm} knows no instance for the name {name}"),
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn each_reason_that_an_error_shows_has_words_of_its_own() {
         let (ccm, evidence) = (CcmEvidence::default(), Evidence::default());
-        let diagnosed = DiagnosedCcm::of(&ccm, &evidence);
+        let diagnosed = CcmContext::of(&ccm, &evidence);
         for (reason, _) in SIGNS {
             let cause = cause_of(*reason, &diagnosed, &Node::default());
             assert!(!cause.contains("not known"), "{reason}: {cause}");

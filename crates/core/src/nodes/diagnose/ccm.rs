@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     age,
-    diagnosed::{DiagnosedCcm, is_held},
+    diagnosed::{CcmContext, is_held},
     pods,
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-impl<'a> DiagnosedCcm<'a> {
+impl<'a> CcmContext<'a> {
     pub(super) fn of(ccm: &'a CcmEvidence, evidence: &Evidence) -> Self {
         let name = if ccm.identity.name.is_empty() {
             format!("the cloud-controller-manager in {}", ccm.identity.namespace)
@@ -120,7 +120,9 @@ impl<'a> DiagnosedCcm<'a> {
             None => {
                 let shown = self.log.api_server.clone();
                 let renewed = lease.and_then(|lease| lease.renewed);
-                let never = renewed.is_none_or(|renewed| current.iter().all(|pod| is_before(renewed, pod)));
+                let is_newer =
+                    |pod: &&Pod| pod.created.parse().is_ok_and(|created| renewed.is_none_or(|at| at < created));
+                let never = renewed.is_none() || current.iter().all(is_newer);
                 let lacks = ccm.missing_permissions.iter().flatten().any(|permission| permission.contains("leases"));
                 if shown.is_some() || (never && ccm.log.is_none() && !lacks) {
                     let cause = format!("{} runs, and has never renewed its lease", self.name);
@@ -179,10 +181,6 @@ impl<'a> DiagnosedCcm<'a> {
 /// Whether the `--controllers` argument enables the controller that initializes nodes.
 fn is_cloud_node_on(pod: &Pod) -> bool {
     pod.controllers.as_ref().is_none_or(|on| on.contains(&Controller::CloudNode))
-}
-
-fn is_before(time: k8s_openapi::jiff::Timestamp, pod: &Pod) -> bool {
-    pod.created.parse().is_ok_and(|created| time < created)
 }
 
 fn describe(lease: &Lease, is_held: bool) -> String {

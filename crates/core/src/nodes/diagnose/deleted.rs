@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DiagnosedCluster, clean, events};
+use super::{ClusterContext, clean, events};
 use crate::nodes::{
     diagnosis::{Diagnosis, Observation, State},
     evidence::NodeEvent,
@@ -27,7 +27,7 @@ fn gone((node, uid): (&str, &str), provider: &str, since: Option<String>, (what,
     }
 }
 
-impl DiagnosedCluster<'_> {
+impl ClusterContext<'_> {
     /// Returns the deleted nodes. If several sources show a deletion, the Event wins because it has the time, then the status.
     pub(super) fn deleted(&self) -> Vec<Diagnosis> {
         let mut gone: BTreeMap<&str, Diagnosis> = self.by_log().collect();

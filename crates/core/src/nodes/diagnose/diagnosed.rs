@@ -15,7 +15,7 @@ use crate::nodes::{
 };
 
 /// A cloud-controller-manager with its findings.
-pub(super) struct DiagnosedCcm<'a> {
+pub(super) struct CcmContext<'a> {
     pub(super) ccm: &'a CcmEvidence,
     /// The name in messages.
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) struct DiagnosedCcm<'a> {
     pub(super) regions: BTreeSet<String>,
 }
 
-impl<'a> DiagnosedCcm<'a> {
+impl<'a> CcmContext<'a> {
     pub(super) fn identity(&self) -> &'a CcmIdentity {
         &self.ccm.identity
     }

@@ -1,6 +1,6 @@
 //! Evidence from the Events about a node.
 
-use super::{DiagnosedCluster, NodeResult, found};
+use super::{ClusterContext, NodeResult, found};
 use crate::nodes::{
     diagnosis::Finding,
     evidence::NodeEvent,
@@ -37,7 +37,7 @@ pub(super) fn refusal(node: &Node, shown: &str) -> Finding {
     found(Reason::DeletionRefused, shown, cause)
 }
 
-pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResult) {
+pub(super) fn check(cluster: &ClusterContext, node: &Node, result: &mut NodeResult) {
     if cluster.evidence.events.is_none() {
         return;
     }
@@ -66,7 +66,7 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeRe
     }
     if let Some(event) = newest("PossibleNodeDeletion") {
         let cause =
-            format!("the name of {} is not the name of its server at the cloud: the node may be deleted", node.name);
+            format!("the name of {} is not the name of its server in the cloud: the node may be deleted", node.name);
         result.find(found(Reason::InstanceNotFound, &event.message, cause));
     }
     if let Some(event) = newest("FailedToCreateRoute").filter(|_| !node.network_unavailable.is_empty()) {

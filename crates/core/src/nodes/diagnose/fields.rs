@@ -1,6 +1,6 @@
 //! Evidence from the fields of a node.
 
-use super::{DiagnosedCluster, NodeResult, Owners, age, found};
+use super::{ClusterContext, NodeResult, Owners, age, found};
 use crate::{
     facts::distribution::writer_of_provider_id,
     grace::{ATTEMPT_GRACE, NODE_FIELDS_GRACE},
@@ -23,7 +23,7 @@ pub(super) fn is_of_distribution(provider_id: &str) -> bool {
     writer_of_provider_id(provider_id).is_some() || provider_id.starts_with("harvester://")
 }
 
-pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: &mut NodeResult) {
+pub(super) fn check(cluster: &ClusterContext, node: &Node, owners: &Owners, result: &mut NodeResult) {
     result.observe("the Node", description(node));
     let age = age(&node.created, cluster.evidence.now);
     let is_settled = age.is_none_or(|age| age >= NODE_FIELDS_GRACE);
@@ -32,13 +32,13 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, re
         // Only a kubelet that runs with the flag and with --node-ip sets the annotation.
         let (shown, cause) = if node.provided_ip.is_empty() {
             let cause = format!(
-                "{name} has neither the taint nor a providerID: its kubelet runs without --cloud-provider=external, or somebody has \
-                 taken the taint off"
+                "{name} has neither the taint nor a providerID: its kubelet runs without --cloud-provider=external, or the taint \
+                 was removed"
             );
             ("no taint, no providerID, no provided-node-ip annotation", cause)
         } else {
             let cause = format!(
-                "somebody has taken the taint off {name} before it was initialized: its kubelet runs with --cloud-provider=external; \
+                "the taint was removed from {name} before it was initialized: its kubelet runs with --cloud-provider=external; \
                  put the taint back"
             );
             ("no taint, no providerID, and a provided-node-ip annotation", cause)
@@ -61,7 +61,8 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, re
     if !is_initialized || !is_settled {
         return;
     }
-    for taint in node.taints.iter().filter(|taint| is_other_taint(taint)) {
+    let is_other = |taint: &&String| *taint != UNINITIALIZED && OTHER_TAINTS.iter().any(|other| taint.contains(other));
+    for taint in node.taints.iter().filter(is_other) {
         let cause = format!("{name} is initialized, and waits for the program that has put a taint of its own on it");
         result.find(found(Reason::OtherTaint, taint, cause));
     }
@@ -76,7 +77,7 @@ pub(super) fn check(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, re
 }
 
 /// Finds network problems in the conditions of the node.
-fn check_network(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResult) {
+fn check_network(cluster: &ClusterContext, node: &Node, result: &mut NodeResult) {
     let name = &node.name;
     if node.network_unavailable == "NoRouteCreated" && node.has_pod_cidr {
         let cause = format!("the cloud-controller-manager has created no route to the pods of {name}");
@@ -90,7 +91,7 @@ fn check_network(cluster: &DiagnosedCluster, node: &Node, result: &mut NodeResul
 }
 
 /// Checks whether the node lacks a zone or a region although other nodes of its cloud have one.
-fn check_zone(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: &mut NodeResult) {
+fn check_zone(cluster: &ClusterContext, node: &Node, owners: &Owners, result: &mut NodeResult) {
     let [owner] = owners.ccms.as_slice() else { return };
     let Some(diagnosed) = cluster.ccms.get(*owner).filter(|diagnosed| diagnosed.identity().has_zones) else { return };
     let lacks = [
@@ -106,13 +107,9 @@ fn check_zone(cluster: &DiagnosedCluster, node: &Node, owners: &Owners, result: 
 }
 
 /// Whether the node does not wait for a cloud-controller-manager although one would initialize it.
-fn is_not_external(cluster: &DiagnosedCluster, node: &Node) -> bool {
+fn is_not_external(cluster: &ClusterContext, node: &Node) -> bool {
     let is_bare = !node.is_uninitialized() && node.provider_id.is_empty();
     is_bare && !node.is_terminating && cluster.ccms.iter().any(|ccm| ccm.initializes)
-}
-
-fn is_other_taint(taint: &str) -> bool {
-    taint != UNINITIALIZED && OTHER_TAINTS.iter().any(|other| taint.contains(other))
 }
 
 fn description(node: &Node) -> String {

@@ -1,6 +1,6 @@
 //! Evidence from the objects of a cloud-controller-manager: its workload and its pods.
 
-use super::{diagnosed::DiagnosedCcm, found, is_young};
+use super::{diagnosed::CcmContext, found, is_young};
 use crate::nodes::{
     cause,
     diagnosis::Finding,
@@ -14,7 +14,7 @@ use crate::nodes::{
 /// The kubelet's reason for a container that waits between two runs.
 const BETWEEN_RUNS: &str = "CrashLoopBackOff";
 
-pub(super) fn check(diagnosed: &mut DiagnosedCcm, evidence: &Evidence) {
+pub(super) fn check(diagnosed: &mut CcmContext, evidence: &Evidence) {
     let ccm = diagnosed.ccm;
     let name = diagnosed.name.clone();
     if let Some(is_installed) = ccm.is_installed {
@@ -64,7 +64,7 @@ fn is_stuck(evidence: &Evidence, pod: &Pod) -> bool {
     pod.is_terminating && !evidence.nodes.iter().any(is_host)
 }
 
-fn find_stuck(diagnosed: &mut DiagnosedCcm, pod: &Pod) {
+fn find_stuck(diagnosed: &mut CcmContext, pod: &Pod) {
     let (Pod { name, namespace, node, .. }, of) = (pod, &diagnosed.name);
     let cause = format!(
         "pod {namespace}/{name} of {of} is being deleted on node {node}, whose kubelet does not report: nobody confirms that it has \
@@ -79,7 +79,7 @@ fn names(pods: &[Pod]) -> String {
     if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
 }
 
-fn unscheduled(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pods: &[&Pod]) {
+fn unscheduled(diagnosed: &mut CcmContext, evidence: &Evidence, pods: &[&Pod]) {
     let says = pods.iter().find_map(|pod| pod.unschedulable.clone());
     if says.is_some() || pods.iter().any(|pod| !is_young(&pod.created, evidence)) {
         let cause = format!("no node fits the pods of {}", diagnosed.name);
@@ -88,7 +88,7 @@ fn unscheduled(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pods: &[&Pod])
 }
 
 /// Checks a pod that is scheduled to a node.
-fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
+fn ask_pod(diagnosed: &mut CcmContext, evidence: &Evidence, pod: &Pod) {
     let (name, full) = (diagnosed.name.clone(), pod.key());
     let (waiting, message) = pod.waiting.clone().unwrap_or_default();
     let is_old = !is_young(&pod.created, evidence);
@@ -128,12 +128,12 @@ fn ask_pod(diagnosed: &mut DiagnosedCcm, evidence: &Evidence, pod: &Pod) {
 }
 
 /// Whether the pod has recovered: the pod is ready and holds the lease.
-fn leads(diagnosed: &DiagnosedCcm, evidence: &Evidence, pod: &Pod) -> bool {
+fn leads(diagnosed: &CcmContext, evidence: &Evidence, pod: &Pod) -> bool {
     pod.is_ready && (evidence.leases.is_none() || diagnosed.log.leads() || diagnosed.is_held_by(evidence, pod))
 }
 
 /// Returns the problem of the node manager on a node, for clouds with a node manager.
-pub(super) fn of_node_manager(diagnosed: &DiagnosedCcm, node: &Node, evidence: &Evidence) -> Option<Finding> {
+pub(super) fn of_node_manager(diagnosed: &CcmContext, node: &Node, evidence: &Evidence) -> Option<Finding> {
     let pods = diagnosed.ccm.node_manager.as_ref()?;
     if is_young(&node.created, evidence) {
         return None;

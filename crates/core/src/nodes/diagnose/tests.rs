@@ -874,8 +874,8 @@ fn a_taint_that_somebody_took_off_is_told() {
         change(&mut evidence.nodes[0]);
         diagnose(&evidence).swap_remove(0).findings.swap_remove(0).cause
     };
-    assert!(cause(|_| {}).contains("runs without --cloud-provider=external, or somebody"));
-    assert!(cause(|node| node.provided_ip = "10.0.0.1".into()).starts_with("somebody has taken the taint off a"));
+    assert!(cause(|_| {}).contains("runs without --cloud-provider=external, or the taint was removed"));
+    assert!(cause(|node| node.provided_ip = "10.0.0.1".into()).starts_with("the taint was removed from a"));
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Case {
     }
 
     /// Returns why the only candidate stays.
-    fn why(&self) -> Why {
+    fn why(&self) -> KeepReason {
         let Decision { confirmed, waiting, .. } = self.decide();
         assert!(confirmed.is_empty() && waiting.len() == 1, "{confirmed:?} {waiting:?}");
         waiting[0].why.clone()
@@ -130,8 +130,8 @@ fn a_message_names_few_prefixes() {
     assert_eq!(named(&prefixes(MOST_NAMED)), prefixes(MOST_NAMED));
     let mut few = prefixes(MOST_NAMED);
     few.push("and 28 more".to_owned());
-    let why = Why::OtherCloudProviderID(named(&prefixes(32)));
-    assert_eq!(why, Why::OtherCloudProviderID(few));
+    let why = KeepReason::OtherCloudProviderID(named(&prefixes(32)));
+    assert_eq!(why, KeepReason::OtherCloudProviderID(few));
     assert!(why.to_string().len() < 1_000, "{why}");
     assert_eq!(named(&[]), Vec::<String>::new());
 }
@@ -141,20 +141,20 @@ fn each_fixed_rule_denies() {
     let prefixes = vec!["aws:///".to_owned()];
     assert_eq!(
         case(|one| one.gone().provider_id = "gce:///x".into()).why(),
-        Why::OtherCloudProviderID(prefixes.clone())
+        KeepReason::OtherCloudProviderID(prefixes.clone())
     );
-    assert_eq!(case(|one| one.gone().provider_id.clear()).why(), Why::OtherCloudProviderID(prefixes));
+    assert_eq!(case(|one| one.gone().provider_id.clear()).why(), KeepReason::OtherCloudProviderID(prefixes));
     let select = |one: &mut Case| one.settings.selector.match_labels = [("pool".to_owned(), "a".to_owned())].into();
     let with = |one: &mut Case, pool: &str| one.gone().labels = [("pool".to_owned(), pool.to_owned())].into();
-    assert_eq!(case(select).why(), Why::NotSelected);
-    assert_eq!(case(|one| (select(one), with(one, "b")).0).why(), Why::NotSelected);
+    assert_eq!(case(select).why(), KeepReason::NotSelected);
+    assert_eq!(case(|one| (select(one), with(one, "b")).0).why(), KeepReason::NotSelected);
     // The other nodes are not selected, so they do not prove that the credentials are right.
-    assert_eq!(case(|one| (select(one), with(one, "a")).0).why(), Why::NoReadyNode);
-    assert_eq!(case(|one| one.gone().is_kept = true).why(), Why::Kept);
-    assert_eq!(case(|one| one.gone().taints = vec![UNINITIALIZED.into()]).why(), Why::Uninitialized);
-    assert_eq!(case(|one| one.gone().ready = None).why(), Why::NeverReported);
-    assert_eq!(case(|one| one.gone().is_control_plane = true).why(), Why::ControlPlane);
-    assert_eq!(case(|one| one.gone().is_etcd = true).why(), Why::ControlPlane);
+    assert_eq!(case(|one| (select(one), with(one, "a")).0).why(), KeepReason::NoReadyNode);
+    assert_eq!(case(|one| one.gone().is_kept = true).why(), KeepReason::Kept);
+    assert_eq!(case(|one| one.gone().taints = vec![UNINITIALIZED.into()]).why(), KeepReason::Uninitialized);
+    assert_eq!(case(|one| one.gone().ready = None).why(), KeepReason::NeverReported);
+    assert_eq!(case(|one| one.gone().is_control_plane = true).why(), KeepReason::ControlPlane);
+    assert_eq!(case(|one| one.gone().is_etcd = true).why(), KeepReason::ControlPlane);
     let allowed =
         |one: &mut Case| (one.gone().is_control_plane, one.gone().allows_control_plane_deletion) = (true, true);
     assert_eq!(case(allowed).confirmed(), ["gone"]);
@@ -163,27 +163,27 @@ fn each_fixed_rule_denies() {
         one.nodes[0] = node("server", Some(-10));
         one.nodes[0].is_control_plane = true;
     });
-    assert_eq!(last.why(), Why::LastControlPlane);
+    assert_eq!(last.why(), KeepReason::LastControlPlane);
 }
 
 #[test]
 fn nothing_that_is_not_as_kubernetes_writes_it_comes_near_the_policy() {
     for name in ["a'b", "a/b", "A", "", "a b", "ä", "a\\b"] {
         let unreadable = case(|one| one.gone().name = name.into());
-        assert_eq!(unreadable.why(), Why::Unreadable, "{name}");
+        assert_eq!(unreadable.why(), KeepReason::Unreadable, "{name}");
     }
-    assert_eq!(case(|one| one.gone().name = "a".repeat(254)).why(), Why::Unreadable);
+    assert_eq!(case(|one| one.gone().name = "a".repeat(254)).why(), KeepReason::Unreadable);
     assert_eq!(
         case(|one| {
             one.gone().uid = "u']".into();
             one.events[0].uid = "u']".into();
         })
         .why(),
-        Why::Unreadable
+        KeepReason::Unreadable
     );
     for since in ["", "2026-01-01", "2026-01-01T00:00:00+00:00", "2026-01-01t00:00:00z", "yesterday-evening-xx"] {
         let unreadable = case(|one| one.gone().ready.as_mut().unwrap().since = since.into());
-        assert_eq!(unreadable.why(), Why::Unreadable, "{since}");
+        assert_eq!(unreadable.why(), KeepReason::Unreadable, "{since}");
     }
 }
 
@@ -194,18 +194,18 @@ fn a_node_must_not_have_been_ready_for_long_by_two_clocks() {
         *one.gone() = node("gone", Some(-590));
         one.events[0].last = Some(at(15));
     });
-    assert_eq!(young.why(), Why::Young(600, at(10)));
+    assert_eq!(young.why(), KeepReason::Young(600, at(10)));
     assert_eq!(young.decide().due, Some(at(10)));
-    assert_eq!(case(|one| one.settings.min_not_ready_seconds = 701).why(), Why::Young(701, at(1)));
+    assert_eq!(case(|one| one.settings.min_not_ready_seconds = 701).why(), KeepReason::Young(701, at(1)));
     // Too young only by the clock of the cloud-controller-manager: the local clock is ahead, or there was no attempt since.
-    assert_eq!(case(|one| one.events[0].last = Some(at(-101))).why(), Why::NotAskedFor);
+    assert_eq!(case(|one| one.events[0].last = Some(at(-101))).why(), KeepReason::NotAskedFor);
     assert_eq!(case(|one| one.events[0].last = Some(at(-100))).confirmed(), ["gone"]);
-    assert_eq!(case(|one| one.events[0].last = Some(at(31))).why(), Why::ClocksDiffer);
+    assert_eq!(case(|one| one.events[0].last = Some(at(31))).why(), KeepReason::ClocksDiffer);
     // A forged Event in the future does not hide the genuine one.
     let forged = |one: &mut Case| one.events.insert(0, event("gone", 9999));
     assert_eq!(case(forged).confirmed(), ["gone"]);
     // A node that was ready meanwhile starts over.
-    assert_eq!(case(|one| *one.gone() = node("gone", Some(-100))).why(), Why::Young(600, at(500)));
+    assert_eq!(case(|one| *one.gone() = node("gone", Some(-100))).why(), KeepReason::Young(600, at(500)));
 }
 
 #[test]
@@ -239,10 +239,13 @@ fn only_fresh_events_of_this_cloud_controller_manager_about_this_node_count() {
 
 #[test]
 fn the_rules_about_all_nodes_deny() {
-    assert_eq!(case(|one| one.obstacle = Some("bad")).why(), Why::Obstacle("bad".into()));
-    assert_eq!(case(|one| one.unsettled = Some("it is rolled out")).why(), Why::Obstacle("it is rolled out".into()));
-    assert_eq!(case(|one| one.leads_since = None).why(), Why::NoLeader("nobody leads".into()));
-    assert_eq!(case(|one| one.leads_since = Some(-599)).why(), Why::Unsettled(at(1)));
+    assert_eq!(case(|one| one.obstacle = Some("bad")).why(), KeepReason::Obstacle("bad".into()));
+    assert_eq!(
+        case(|one| one.unsettled = Some("it is rolled out")).why(),
+        KeepReason::Obstacle("it is rolled out".into())
+    );
+    assert_eq!(case(|one| one.leads_since = None).why(), KeepReason::NoLeader("nobody leads".into()));
+    assert_eq!(case(|one| one.leads_since = Some(-599)).why(), KeepReason::Unsettled(at(1)));
     assert_eq!(case(|one| one.leads_since = Some(-600)).confirmed(), ["gone"]);
     // The other nodes belong to another cloud, wait for their initialization, or are not ready for another reason.
     let others: [fn(&mut Node); 3] = [
@@ -252,10 +255,10 @@ fn the_rules_about_all_nodes_deny() {
     ];
     for change in others {
         let alone = case(|one| one.nodes.iter_mut().filter(|node| node.name != "gone").for_each(change));
-        assert_eq!(alone.why(), Why::NoReadyNode);
+        assert_eq!(alone.why(), KeepReason::NoReadyNode);
         // This reason is reported at once, whatever else is missing.
         let early = Case { leads_since: None, unsettled: Some("it is rolled out"), ..alone };
-        assert_eq!(early.why(), Why::NoReadyNode);
+        assert_eq!(early.why(), KeepReason::NoReadyNode);
     }
 }
 
@@ -268,7 +271,7 @@ fn many_at_once_are_the_sign_of_another_cause() {
     let decision = case.decide();
     assert_eq!(decision.confirmed, []);
     let whys: Vec<_> = decision.waiting.iter().map(|waiting| waiting.why.clone()).collect();
-    let many = Why::TooMany { would: 3, of: 10, may: 2, kept: 0 };
+    let many = KeepReason::TooMany { would: 3, of: 10, may: 2, kept: 0 };
     assert_eq!(whys, [many.clone(), many.clone(), many.clone()], "before anything is old enough");
     assert!(many.is_alarm());
     // Nodes that can never be deleted do not block the others, but are reported.
@@ -277,7 +280,7 @@ fn many_at_once_are_the_sign_of_another_cause() {
     assert_eq!(kept.confirmed(), ["w0", "gone"]);
     kept.settings.max_percent = 10;
     let why = kept.decide().waiting[0].why.clone();
-    assert_eq!(why, Why::TooMany { would: 2, of: 10, may: 1, kept: 1 });
+    assert_eq!(why, KeepReason::TooMany { would: 2, of: 10, may: 1, kept: 1 });
     assert!(why.to_string().contains("1 more that it takes for gone are kept"), "{why}");
     case.settings.max_percent = 30;
     assert_eq!(case.confirmed(), ["w0", "gone"]);
@@ -295,7 +298,7 @@ fn what_was_deleted_within_the_hour_counts() {
         one.settings.max_per_hour = 2;
         one.deleted = vec![deleted(-3599), deleted(-10)];
     });
-    assert_eq!(limited.why(), Why::PerHour(2));
+    assert_eq!(limited.why(), KeepReason::PerHour(2));
     assert_eq!(limited.decide().due, Some(at(1)));
     let mut two = case(|one| {
         one.settings.max_per_hour = 2;
@@ -323,8 +326,8 @@ fn what_people_allow_passes_the_limits_and_no_fixed_rule() {
     assert_eq!(allowed(|one| one.unsettled = Some("it is rolled out")).confirmed(), ["gone"]);
     let ready = allowed(|one| *one.gone() = node("gone", None)).decide();
     assert_eq!(ready, Decision::default(), "nobody asks for a node that is ready: an entry may be left over");
-    assert_eq!(allowed(|one| one.gone().is_kept = true).why(), Why::Kept);
-    assert_eq!(allowed(|one| one.obstacle = Some("bad")).why(), Why::Obstacle("bad".into()));
+    assert_eq!(allowed(|one| one.gone().is_kept = true).why(), KeepReason::Kept);
+    assert_eq!(allowed(|one| one.obstacle = Some("bad")).why(), KeepReason::Obstacle("bad".into()));
     assert_eq!(allowed(|one| one.gone().uid = "another".into()).decide(), Decision::default());
     // The node became ready, and failed again.
     assert_eq!(allowed(|one| *one.gone() = node("gone", Some(-60))).decide(), Decision::default());
@@ -365,8 +368,8 @@ fn the_list_does_not_become_too_long_for_the_api_server() {
     let Decision { confirmed, waiting, .. } = case.decide();
     let length: usize = confirmed.iter().map(|entry| entry.to_string().len() + 4).sum();
     assert!((LONGEST_LIST - 400..=LONGEST_LIST).contains(&length), "{length}");
-    assert!(waiting.iter().all(|one| one.why == Why::ListFull) && confirmed.len() + waiting.len() == 400);
+    assert!(waiting.iter().all(|one| one.why == KeepReason::ListFull) && confirmed.len() + waiting.len() == 400);
     // The hourly limit reports the effective number.
     case.settings.max_per_hour = 1000;
-    assert!(Why::PerHour(MOST).to_string().starts_with("256 nodes"));
+    assert!(KeepReason::PerHour(MOST).to_string().starts_with("256 nodes"));
 }

@@ -2,12 +2,12 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{MOST, SETTLED};
+use super::{MIN_LEADING_TIME, MOST};
 use crate::nodes::node::{ALLOW_CONTROL_PLANE, KEEP};
 
 /// The reason why a node stays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum KeepReason {
     /// The node belongs to another cloud, or to none.
     #[error("its providerID is not of this cloud ({})", .0.join(", "))]
     OtherCloudProviderID(Vec<String>),
@@ -27,7 +27,7 @@ pub enum Why {
     #[error("its kubelet has never reported")]
     NeverReported,
     /// The node belongs to the control plane or etcd, and no annotation allows its deletion.
-    #[error("it is of the control plane or etcd, and lacks the annotation {ALLOW_CONTROL_PLANE}")]
+    #[error("it belongs to the control plane or etcd, and lacks the annotation {ALLOW_CONTROL_PLANE}")]
     ControlPlane,
     /// No other node of the control plane is ready.
     #[error("no other node of the control plane is ready")]
@@ -42,7 +42,7 @@ pub enum Why {
     #[error("the Event about it is in the future: the clocks of the cluster's machines differ")]
     ClocksDiffer,
     /// The cloud-controller-manager has not tried to delete the node since it has been unready for long enough.
-    #[error("the cloud-controller-manager has not asked for it since it has not been ready for long enough")]
+    #[error("the cloud-controller-manager has not tried to delete it since it exceeded minNotReadySeconds")]
     NotAskedFor,
     /// Nothing may be confirmed now.
     #[error("{0}")]
@@ -53,7 +53,7 @@ pub enum Why {
     /// The leader has not led for long enough.
     #[error(
         "the cloud-controller-manager must have led for {minutes} minutes without a change: {0}",
-        minutes = SETTLED.as_mins()
+        minutes = MIN_LEADING_TIME.as_mins()
     )]
     Unsettled(Timestamp),
     /// No node of the cloud is ready and initialized.
@@ -87,7 +87,7 @@ fn others(kept: usize) -> String {
     if kept == 0 { String::new() } else { format!("; {kept} more that it takes for gone are kept by other rules") }
 }
 
-impl Why {
+impl KeepReason {
     /// Returns the reason as one word for programs, without the numbers in the message.
     pub fn reason(&self) -> &'static str {
         match self {

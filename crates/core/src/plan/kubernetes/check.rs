@@ -3,7 +3,7 @@
 use crate::{
     facts::ccm::{Ccm, Controller},
     plan::Error,
-    provider::kubernetes::{Credentials, Descriptor, Kubernetes},
+    provider::kubernetes::{Credentials, Descriptor, KubernetesProvider},
     text::{Problem, located, mask, suggest::did_you_mean},
 };
 
@@ -20,23 +20,23 @@ pub(super) fn unfit(field: &str, problem: impl Into<String>) -> Option<Unfit> {
     Some((field.to_owned(), problem.into()))
 }
 
-pub(super) fn api(_: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn api(_: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     ccm.spec.check().err().and_then(|(field, problem)| unfit(field, problem))
 }
 
-pub(super) fn arguments(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn arguments(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let unknown = ccm.spec.arguments.keys().find(|flag| !descriptor.allowed_arguments.contains(flag))?;
     let hint = did_you_mean(unknown, descriptor.allowed_arguments.iter().map(String::as_str));
     let (name, known) = (&descriptor.name, descriptor.allowed_arguments.join(", "));
     unfit("arguments", format!("provider {name} does not allow {unknown}{hint}; it allows {known}"))
 }
 
-pub(super) fn namespace(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn namespace(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let words = descriptor.namespaces.words().filter(|_| !descriptor.namespaces.include(&ccm.spec.namespace))?;
     unfit("namespace", format!("the cloud-controller-manager of provider {}: {words}", descriptor.name))
 }
 
-pub(super) fn credentials(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn credentials(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let (name, spec) = (&descriptor.name, &ccm.spec);
     let problem = match (&descriptor.credentials, &spec.credentials) {
         (None, Some(_)) => format!("provider {name} takes no Secret: it uses the identity of the machine"),
@@ -52,13 +52,13 @@ pub(super) fn credentials(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm)
 }
 
 /// Without an enabled controller of its own, the cloud-controller-manager would run all of them.
-pub(super) fn node_manager(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn node_manager(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let name = descriptor.node_manager.as_ref().filter(|_| descriptor.own(ccm).controllers().next().is_none())?;
     let problem = "initializes nodes, so the cloud-controller-manager itself would run nothing: enable another one";
     unfit("controllers", format!("{name} {problem}"))
 }
 
-pub(super) fn load_balancers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn load_balancers(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     if descriptor.load_balancers || ccm.controllers().all(|controller| controller != Controller::Service) {
         return None;
     }
@@ -67,7 +67,7 @@ pub(super) fn load_balancers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &C
     unfit("controllers.service", problem)
 }
 
-pub(super) fn routes(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn routes(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     if ccm.controllers().all(|controller| controller != Controller::Route) {
         return None;
     }
@@ -86,7 +86,7 @@ pub(super) fn routes(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> O
     is_unmet.then(problem).and_then(|problem| unfit("arguments", problem))
 }
 
-pub(super) fn placement(provider: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn placement(provider: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let (name, placement) = (&provider.descriptor.name, &ccm.spec.placement);
     provider.workload().filter(|(workload, _)| workload.kind().kind == "DaemonSet")?;
     if placement.replicas.is_some() {
@@ -105,7 +105,7 @@ pub(super) fn placement(provider: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
 }
 
 /// Checks whether a configuration is allowed or required, and the text of an inline configuration.
-pub(super) fn configuration(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn configuration(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let name = &descriptor.name;
     let (file, config) = match (&descriptor.cloud_config, &ccm.spec.cloud_config) {
         (None, Some(_)) => return unfit("cloudConfig", format!("provider {name} reads no configuration")),

@@ -16,7 +16,7 @@ use crate::{
     plan::Error,
     provider::{
         embedded,
-        kubernetes::{INSTANCE_LABEL, Kubernetes},
+        kubernetes::{INSTANCE_LABEL, KubernetesProvider},
         restriction::ACCOUNT,
     },
 };
@@ -40,7 +40,7 @@ pub struct Guard {
 
 impl Guard {
     /// Returns the guard of a `CloudControllerManager`, or `None` if its pods have no account.
-    pub fn of(provider: &Kubernetes, ccm: &Ccm) -> Option<Self> {
+    pub fn of(provider: &KubernetesProvider, ccm: &Ccm) -> Option<Self> {
         let account = provider.account()?;
         let user = format!("system:serviceaccount:{}:{}", ccm.spec.namespace, ccm.named(account));
         let provider_ids = provider.descriptor.nodes.provider_ids.clone();
@@ -49,12 +49,12 @@ impl Guard {
 }
 
 /// Returns the name of a guard's objects if the cluster has one `CloudControllerManager`, or `None` if its pods have no account.
-pub fn name(provider: &Kubernetes) -> Option<String> {
+pub fn name(provider: &KubernetesProvider) -> Option<String> {
     provider.account().map(|account| format!("{account}{SUFFIX}"))
 }
 
 /// Plans the policy and its binding and, if nodes may be deleted, the permission by name.
-pub(super) fn objects(provider: &Kubernetes, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+pub(super) fn objects(provider: &KubernetesProvider, ccm: &Ccm) -> Result<Vec<Object>, Error> {
     let (Some(account), Some(role), Some(guard)) = (provider.account(), name(provider), Guard::of(provider, ccm))
     else {
         return Ok(Vec::new());

@@ -14,7 +14,7 @@ use crate::{
     object::{Object, container_name},
     plan::{Error, substitute::containers_mut},
     provider::{
-        kubernetes::{Descriptor, Kubernetes, ProviderImage},
+        kubernetes::{Descriptor, KubernetesProvider, ProviderImage},
         versions::Choice,
     },
     text::suggest::did_you_mean,
@@ -87,7 +87,7 @@ pub(super) fn set(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) -> Re
 }
 
 /// Checks that a repository and a single digest are used for one image only.
-pub(super) fn digest_problem(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn digest_problem(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let (image, images) = (&ccm.spec.image, &descriptor.images);
     if images.len() < 2 {
         return None;
@@ -103,7 +103,7 @@ pub(super) fn digest_problem(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &C
 }
 
 /// Checks that each digest names an existing container.
-pub(super) fn containers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn containers(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let known = || descriptor.images.keys().map(String::as_str);
     let unknown = ccm.spec.image.digests.keys().find(|name| !descriptor.images.contains_key(*name))?;
     let (hint, all) = (did_you_mean(unknown, known()), known().collect::<Vec<_>>().join(", "));
@@ -113,7 +113,7 @@ pub(super) fn containers(Kubernetes { descriptor, .. }: &Kubernetes, ccm: &Ccm) 
 
 /// Images that a provider names by digest are reviewed. Any other image of the same repository needs a digest from the user. So does
 /// one of an external provider, even without other digests: a policy allows tags, each only by its exact text.
-pub(super) fn pinned(provider: &Kubernetes, ccm: &Ccm) -> Option<Unfit> {
+pub(super) fn pinned(provider: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let tag = ccm.spec.image.version.as_ref()?;
     let descriptor = &provider.descriptor;
     let is_open = |(container, image): &(&String, &ProviderImage)| {

@@ -53,7 +53,7 @@ pub struct Named {
 }
 
 /// The checkers of an object's values, by key. Several providers may read the same value.
-pub type Checks = BTreeMap<String, Vec<ConfigFile>>;
+pub type Checkers = BTreeMap<String, Vec<ConfigFile>>;
 
 /// Returns the objects that a `CloudControllerManager` names and its provider reads.
 pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
@@ -85,8 +85,8 @@ pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
 }
 
 /// Returns the checkers for each of these objects.
-pub fn checks<'a>(named: impl Iterator<Item = &'a Named>) -> BTreeMap<Reference, Checks> {
-    let mut checks: BTreeMap<Reference, Checks> = BTreeMap::new();
+pub fn checks<'a>(named: impl Iterator<Item = &'a Named>) -> BTreeMap<Reference, Checkers> {
+    let mut checks: BTreeMap<Reference, Checkers> = BTreeMap::new();
     for one in named {
         let of_object = checks.entry(one.reference.clone()).or_default();
         if let (Some(key), Some(file)) = (one.keys.first(), &one.file) {
@@ -127,7 +127,7 @@ enum Checked {
 
 impl Source {
     /// Reads a live ConfigMap or Secret, with its metadata.
-    pub fn of(object: &Value, reference: &Reference, checks: &Checks) -> Self {
+    pub fn of(object: &Value, reference: &Reference, checks: &Checkers) -> Self {
         let content = |key: &str, value: &str| {
             let decoded;
             let text = if reference.kind == &SECRET {

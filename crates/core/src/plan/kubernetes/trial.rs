@@ -15,7 +15,7 @@ use crate::{
     facts::{ccm::Ccm, cluster::Cluster},
     object::Object,
     plan::Error,
-    provider::kubernetes::{Kubernetes, NAMESPACE},
+    provider::kubernetes::{KubernetesProvider, NAMESPACE},
 };
 
 /// The label of every object of a test, with the test's name.
@@ -42,12 +42,12 @@ pub struct Trial<'a> {
 
 impl Trial<'_> {
     /// Returns the namespace of its pods: its own, unless the provider must run in `kube-system`.
-    pub fn namespace<'a>(&'a self, provider: &Kubernetes) -> &'a str {
+    pub fn namespace<'a>(&'a self, provider: &KubernetesProvider) -> &'a str {
         if provider.descriptor.namespaces.include(self.name) { self.name } else { NAMESPACE }
     }
 
     /// Returns the `CloudControllerManager` that corresponds to the test.
-    pub fn ccm(&self, provider: &Kubernetes) -> Result<Ccm, serde_json::Error> {
+    pub fn ccm(&self, provider: &KubernetesProvider) -> Result<Ccm, serde_json::Error> {
         let descriptor = &provider.descriptor;
         let mut spec = json!({
             "provider": descriptor.name,
@@ -80,7 +80,7 @@ impl Trial<'_> {
     }
 
     /// Returns its objects, in the order of creation.
-    pub fn objects(&self, provider: &Kubernetes, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+    pub fn objects(&self, provider: &KubernetesProvider, ccm: &Ccm) -> Result<Vec<Object>, Error> {
         // A CloudControllerManager must have an enabled controller, and every provider has this one.
         let mut checked = ccm.clone();
         checked.spec.controllers.cloud_node_lifecycle = Lifecycle::Rehearsal;
@@ -107,7 +107,7 @@ mod tests {
 
     const NAME: &str = "ccm-test-abcde";
 
-    fn trial(provider: &Kubernetes, initializes: bool, control_plane_nodes: usize) -> Trial<'static> {
+    fn trial(provider: &KubernetesProvider, initializes: bool, control_plane_nodes: usize) -> Trial<'static> {
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes };
         Trial {
             name: NAME,
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    fn objects(trial: &Trial, provider: &Kubernetes) -> Vec<Object> {
+    fn objects(trial: &Trial, provider: &KubernetesProvider) -> Vec<Object> {
         trial.objects(provider, &trial.ccm(provider).unwrap()).unwrap_or_else(|error| panic!("{error}"))
     }
 

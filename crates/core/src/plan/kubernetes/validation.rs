@@ -13,7 +13,7 @@ use crate::{
         reference::{Digests, Reference},
     },
     plan::{Error, Plan},
-    provider::{CCM, Origin, Phase, catalog::Catalog, kubernetes::Kubernetes, versions::Choice},
+    provider::{CCM, Origin, Phase, catalog::Catalog, kubernetes::KubernetesProvider, versions::Choice},
 };
 
 /// The result of validating a `CloudControllerManager` and its inputs, before anything is applied.
@@ -103,7 +103,7 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
 }
 
 /// Returns the objects that a `CloudControllerManager` would have if it were managed.
-fn objects_if_managed(catalog: &Catalog, provider: &Kubernetes, ccm: &Ccm) -> Vec<Object> {
+fn objects_if_managed(catalog: &Catalog, provider: &KubernetesProvider, ccm: &Ccm) -> Vec<Object> {
     let mut wanted = ccm.clone();
     wanted.spec.management = Management::Managed;
     let plan = Plan::new(catalog, &wanted.facts(), Phase::Cluster);
@@ -111,7 +111,7 @@ fn objects_if_managed(catalog: &Catalog, provider: &Kubernetes, ccm: &Ccm) -> Ve
 }
 
 /// Returns the same objects if planning fails. A current problem of the inputs does not change where the objects are.
-fn objects_of_any_input(provider: &Kubernetes, ccm: &Ccm) -> Vec<Object> {
+fn objects_of_any_input(provider: &KubernetesProvider, ccm: &Ccm) -> Vec<Object> {
     let own: Vec<_> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let moved = provider.manifests.iter().cloned().map(|mut object| {
         names(&mut object, &own, ccm);

@@ -20,13 +20,13 @@ fn held(documents: &[Value], namespace: &str) -> BTreeSet<String> {
     of_place.flat_map(|role| of_role(role).unwrap().into_iter().flat_map(of_grant).collect::<Vec<_>>()).collect()
 }
 
-fn printed(provider: &OpenShift, namespace: &str) -> (String, Vec<Value>) {
+fn printed(provider: &OpenShiftProvider, namespace: &str) -> (String, Vec<Value>) {
     let text = openshift(provider, namespace, "own").unwrap();
     let documents = yaml::documents(&text).unwrap();
     (text, documents)
 }
 
-fn provider<'a>(catalog: &'a Catalog, name: &str) -> &'a OpenShift {
+fn provider<'a>(catalog: &'a Catalog, name: &str) -> &'a OpenShiftProvider {
     catalog.providers().find(|one| one.name() == name).unwrap()
 }
 

@@ -141,7 +141,7 @@ fn the_narrowest_platform_wins() {
         ("Libvirt", None, None),
     ] {
         let platform = Platform { name: name.into(), variant: variant.map(Into::into) };
-        let found = catalog.select(&platform).ok().map(OpenShift::name);
+        let found = catalog.select(&platform).ok().map(OpenShiftProvider::name);
         assert_eq!(found, expected, "{platform:?}");
     }
 }

@@ -22,9 +22,9 @@ pub struct NodeRules {
     pub other_cloud_provider_id: Answer,
     /// The required names of nodes.
     pub names: Names,
-    /// The requirements at the cloud for a private address that a kubelet requests (`--node-ip`); absent means none.
+    /// The requirements in the cloud for a private address that a kubelet requests (`--node-ip`); absent means none.
     pub private_addresses: Option<String>,
-    /// The needs of the machines at the cloud that the API server does not show, and the command that shows them; absent means none.
+    /// The needs of the machines in the cloud that the API server does not show, and the command that shows them; absent means none.
     pub at_cloud: Option<String>,
     /// The prefixes of the labels and annotations that its own code writes on nodes, such as `example.com/`. An external provider can
     /// change no others, except the labels that every cloud sets.

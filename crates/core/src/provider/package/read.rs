@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use super::Form;
+pub use super::PackageFormat;
 use super::{FOLDERS, FileCounter, MAX_FILES, PACKAGE, Package, check_path, oci, tar};
 use crate::{
     files::folder::{Folder, Opened, Unreadable, open},
@@ -49,7 +49,7 @@ pub struct LoadedPackage {
     /// The digest that a pin names: that of the canonical tar, or of the manifest of an OCI image.
     pub digest: String,
     /// The form in which the package was given.
-    pub form: Form,
+    pub form: PackageFormat,
 }
 
 impl From<provider::Error> for Error {
@@ -79,14 +79,14 @@ fn load(path: &Path) -> Result<LoadedPackage, Error> {
             })?;
             check_beside(&folder, &read)?;
             check_name_of(&package, &name)?;
-            return Ok(LoadedPackage { package, digest, form: Form::Layout });
+            return Ok(LoadedPackage { package, digest, form: PackageFormat::Layout });
         }
-        Opened::Folder(folder) => (read_folder(&folder, &name)?, Form::Folder),
+        Opened::Folder(folder) => (read_folder(&folder, &name)?, PackageFormat::Folder),
         Opened::File(file) => {
             tar::check_size(file.size)?;
             let package = Package::from_tar(&file.read()?)?;
             check_name_of(&package, name.strip_suffix(".tar").unwrap_or(&name))?;
-            (package, Form::Tar)
+            (package, PackageFormat::Tar)
         }
     };
     Ok(LoadedPackage { digest: package.digest().to_owned(), package, form })

@@ -8,7 +8,7 @@ use crate::{
     facts::{Facts, ccm::Ccm, cluster::Cluster, version::Minor},
     plan::{Plan, kubernetes::guard},
     provider::{
-        Kubernetes, Origin, Phase, Provider,
+        KubernetesProvider, Origin, Phase, Provider,
         catalog::Catalog,
         embedded,
         external::ExternalProvider,
@@ -34,7 +34,7 @@ fn parsed(files: &BTreeMap<String, String>) -> ParsedProvider {
     parsed_providers_of("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).remove(0)
 }
 
-fn external(files: &BTreeMap<String, String>) -> Kubernetes {
+fn external(files: &BTreeMap<String, String>) -> KubernetesProvider {
     parsed(files).kubernetes().unwrap().restricted(&Origin::default()).unwrap()
 }
 

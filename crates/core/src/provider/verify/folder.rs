@@ -12,7 +12,7 @@ use crate::{
         folder::Manifest,
         verify::{
             containers,
-            parts::{Defects, Part, RuleInput, Walk, items},
+            parts::{Defects, Part, RuleInput, Scope, items},
         },
     },
     text::{
@@ -30,7 +30,7 @@ const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 pub(super) fn readable(input: RuleInput, defects: &mut Defects) {
     input.parsed.defects.iter().for_each(|defect| defects.add(defect.clone()));
     // The rule of container names reports a missing entry of `images` at the container.
-    if Walk::Provider(containers::names).defects(input).is_empty() {
+    if Scope::Provider(containers::names).defects(input).is_empty() {
         input.parsed.misfits().into_iter().for_each(|defect| defects.add(defect));
     }
 }

@@ -31,7 +31,7 @@ pub(super) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/clo
 
 /// The function of a rule, by the kind of part that it checks.
 #[derive(Clone, Copy)]
-pub(super) enum Walk {
+pub(super) enum Scope {
     /// The whole provider.
     Provider(fn(RuleInput, &mut Defects)),
     /// Every manifest.
@@ -45,7 +45,7 @@ pub(super) enum Walk {
     Ccms(Phase, fn(&Part, &mut Defects)),
 }
 
-impl Walk {
+impl Scope {
     pub(super) fn defects(self, input: RuleInput) -> Vec<(Error, Option<String>)> {
         let mut defects = Defects::default();
         match self {

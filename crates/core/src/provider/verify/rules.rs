@@ -5,9 +5,9 @@ use serde_json::Value;
 use crate::provider::{
     Phase,
     verify::{
-        Level::{BuiltIn, Every, EveryKubernetes},
+        AppliesTo::{BuiltIn, Every, EveryKubernetes},
         Rule, containers, fields, folder, kubernetes,
-        parts::Walk::{Ccms, Containers, Manifests, Pods, Provider, Running},
+        parts::Scope::{Ccms, Containers, Manifests, Pods, Provider, Running},
         pods, rule,
     },
 };

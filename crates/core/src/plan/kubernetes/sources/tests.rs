@@ -123,14 +123,14 @@ fn no_data_is_kept() {
     let kept = |object: &Value| {
         let file =
             ConfigFile { required: true, holds_credentials: false, file: "f".into(), format: None, needs: vec![] };
-        let checks = Checks::from([("vsphere.conf".to_owned(), vec![file])]);
+        let checks = Checkers::from([("vsphere.conf".to_owned(), vec![file])]);
         serde_json::to_string(&Source::of(object, &reference, &checks)).unwrap()
     };
     assert!(!kept(&creds).contains("s3cret") && !kept(&creds).contains(&STANDARD.encode("s3cret")));
     assert!(!kept(&config).contains("a.example"), "{}", kept(&config));
-    let before = Source::of(&creds, &reference, &Checks::new());
+    let before = Source::of(&creds, &reference, &Checkers::new());
     let changed = secret(&[("a.example.username", "me"), ("a.example.password", "other")]);
-    assert_ne!(Source::of(&changed, &reference, &Checks::new()).digest, before.digest);
+    assert_ne!(Source::of(&changed, &reference, &Checkers::new()).digest, before.digest);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     facts::Facts,
     plan::kubernetes::objects,
-    provider::{Flavor, folder::parsed_providers_of, kubernetes::Kubernetes},
+    provider::{Flavor, folder::parsed_providers_of, kubernetes::KubernetesProvider},
     text::work,
 };
 
@@ -100,7 +100,7 @@ const SHAPES: [Shape; 5] = [
     ),
 ];
 
-fn read(files: &[(String, String)]) -> Result<Kubernetes, crate::provider::Error> {
+fn read(files: &[(String, String)]) -> Result<KubernetesProvider, crate::provider::Error> {
     let files = files.iter().map(|(path, text)| (path.as_str(), text.as_bytes()));
     parsed_providers_of("example", files).into_iter().find(|one| one.flavor == Flavor::Kubernetes).unwrap().kubernetes()
 }

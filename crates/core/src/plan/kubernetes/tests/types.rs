@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     facts::Facts,
     plan::kubernetes::objects,
-    provider::{Flavor, folder::parsed_providers_of, kubernetes::Kubernetes},
+    provider::{Flavor, folder::parsed_providers_of, kubernetes::KubernetesProvider},
 };
 
 /// The JSON pointer of every value.
@@ -23,7 +23,7 @@ fn pointers(value: &Value, at: &str, into: &mut Vec<String>) {
 }
 
 /// A provider's own folder, with one value of a manifest replaced; `None` if the result is no longer an object.
-fn with(provider: &Kubernetes, index: usize, pointer: &str, value: &Value) -> Option<Kubernetes> {
+fn with(provider: &KubernetesProvider, index: usize, pointer: &str, value: &Value) -> Option<KubernetesProvider> {
     let mut changed = provider.manifests[index].value().clone();
     *changed.pointer_mut(pointer)? = value.clone();
     let mut provider = provider.clone();

@@ -47,7 +47,7 @@ fn a_folder_its_tar_and_its_image_hold_the_same_package() {
     let loaded = read(&demo).unwrap();
     assert_eq!(
         (&loaded.package, &loaded.digest, loaded.form),
-        (&package(), &package().digest().to_owned(), Form::Folder)
+        (&package(), &package().digest().to_owned(), PackageFormat::Folder)
     );
     for path in [folder.path().join("demo/../demo/."), demo.join("assets/..")] {
         assert_eq!(read(&path).unwrap().digest, loaded.digest, "{}", path.display());
@@ -55,7 +55,10 @@ fn a_folder_its_tar_and_its_image_hold_the_same_package() {
     let tar = folder.path().join("demo.tar");
     fs::write(&tar, package().tar()).unwrap();
     let loaded = read(&tar).unwrap();
-    assert_eq!((&loaded.package, &loaded.digest, loaded.form), (&package(), &package().digest().to_owned(), Form::Tar));
+    assert_eq!(
+        (&loaded.package, &loaded.digest, loaded.form),
+        (&package(), &package().digest().to_owned(), PackageFormat::Tar)
+    );
     let layout = package().oci_layout();
     let image = folder.path().join("image/demo");
     for (path, bytes) in &layout.files {
@@ -64,7 +67,7 @@ fn a_folder_its_tar_and_its_image_hold_the_same_package() {
         fs::write(path, bytes).unwrap();
     }
     let loaded = read(&image).unwrap();
-    assert_eq!((&loaded.package, &loaded.digest, loaded.form), (&package(), &layout.digest, Form::Layout));
+    assert_eq!((&loaded.package, &loaded.digest, loaded.form), (&package(), &layout.digest, PackageFormat::Layout));
     // A given path may contain links, because it comes from the user or the kubelet.
     let link = folder.path().join("links/demo");
     fs::create_dir(folder.path().join("links")).unwrap();
@@ -103,7 +106,7 @@ fn a_layout_has_nothing_beside_its_image() {
         } else {
             fs::remove_file(top).unwrap();
         }
-        assert_eq!(read(&image).unwrap().form, Form::Layout);
+        assert_eq!(read(&image).unwrap().form, PackageFormat::Layout);
     }
     symlink("index.json", image.join("assets")).unwrap();
     assert!(refused(&image).contains("assets: not a part of the image"));

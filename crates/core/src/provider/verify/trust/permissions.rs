@@ -8,7 +8,7 @@ use crate::{
     object::permissions::{Permission, PolicyRule},
     provider::{
         CCM, Error, Flavor, Phase,
-        verify::parts::{Defects, RuleInput, Walk},
+        verify::parts::{Defects, RuleInput, Scope},
     },
 };
 
@@ -131,7 +131,7 @@ pub(super) fn too_many(input: RuleInput, defects: &mut Defects) {
 fn grants(input: RuleInput<'_>) -> Vec<Grant<'_>> {
     let mut grants = Vec::new();
     // Another rule refuses them, so they are not expanded.
-    if !Walk::Provider(too_many).defects(input).is_empty() {
+    if !Scope::Provider(too_many).defects(input).is_empty() {
         return grants;
     }
     for manifest in input.manifests(Phase::Cluster) {

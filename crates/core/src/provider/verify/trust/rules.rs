@@ -2,9 +2,9 @@
 
 use super::{accounts, containers, metadata, objects, permissions, pods, secrets};
 use crate::provider::verify::{
-    Level::{External, ExternalUnlessAllowed},
+    AppliesTo::{External, ExternalUnlessAllowed},
     Rule, fields,
-    parts::Walk::{Containers, Manifests, Pods, Provider},
+    parts::Scope::{Containers, Manifests, Pods, Provider},
     rule,
 };
 
@@ -46,14 +46,14 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         "external-node-metadata",
         ExternalUnlessAllowed,
         Provider(|input, defects| {
-            metadata::prefixes(input, "/nodes/metadataPrefixes", |said| said.of_nodes, defects);
+            metadata::prefixes(input, "/nodes/metadataPrefixes", |said| said.node_prefixes, defects);
         }),
     ),
     rule(
         "external-service-metadata",
         ExternalUnlessAllowed,
         Provider(|input, defects| {
-            metadata::prefixes(input, "/services/metadataPrefixes", |said| said.of_services, defects);
+            metadata::prefixes(input, "/services/metadataPrefixes", |said| said.service_prefixes, defects);
         }),
     ),
     rule("external-root", ExternalUnlessAllowed, Containers(containers::root)),

@@ -22,12 +22,12 @@ type Field = Vec<String>;
 
 /// The fields of the status of a `CloudControllerManager` that the definition is known to lack.
 #[derive(Debug, Default)]
-pub(super) struct Definition {
+pub(super) struct MissingStatusFields {
     lacks: BTreeSet<Field>,
     refused: Option<Instant>,
 }
 
-impl Definition {
+impl MissingStatusFields {
     /// Whether no field is known to be missing, or all fields are sent again.
     pub(super) fn takes_all(&self, now: Instant) -> bool {
         self.due().is_none_or(|due| due <= now)
@@ -171,7 +171,7 @@ mod tests {
     fn what_is_lacking_is_left_out_named_and_tried_again_later() {
         let (status, start) = (status(), Instant::now());
         let whole = serde_json::to_value(&status).unwrap();
-        let mut definition = Definition::default();
+        let mut definition = MissingStatusFields::default();
         assert!(matches!(definition.fit(&status, start), Cow::Borrowed(_)));
         assert!(!definition.accepted(start), "it always was");
         assert!(!definition.refused(&whole, &whole, start), "something else is wrong");
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_the_definition_keeps_otherwise_is_not_lacking() {
-        let mut definition = Definition::default();
+        let mut definition = MissingStatusFields::default();
         let (sent, kept) = (json!({"a": [], "b": {"c": 1}}), json!({"a": [], "b": {"c": 2}, "d": true}));
         assert!(!definition.refused(&sent, &kept, Instant::now()));
     }

@@ -8,7 +8,7 @@ use super::{
     flags::{Connection, duration},
     go_operator::KlogFlags,
     limits::LimitFlags,
-    providers::{EXTERNAL_PROVIDERS, ProviderFlags},
+    provider_flags::{EXTERNAL_PROVIDERS, ProviderFlags},
 };
 use crate::{
     facts::{DEFAULT_NAMESPACE, OPERATOR_LEASE},
@@ -68,8 +68,8 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub providers: ProviderFlags,
 
-    /// The external providers, comma-separated, that are no longer given and whose objects are to be deleted; a built-in provider that
-    /// serves the cluster replaces them.
+    /// The external providers to remove, comma-separated: their objects are deleted, and a built-in provider that serves the cluster
+    /// takes over.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = EXTERNAL_PROVIDERS)]
     pub remove_provider: Vec<String>,
 

@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
-use super::{Ccms, DEFAULT_CCM_NAMESPACE, Member, live_of};
+use super::{DEFAULT_CCM_NAMESPACE, KubernetesFleet, Member, live_of};
 use crate::{
     apply::inventory::Location,
     cluster::{read::Error, seen},
@@ -20,7 +20,7 @@ use crate::{
         Pass,
         backoff::Backoff,
         observer::{Id, Observer},
-        progress::Reconciled,
+        progress::PassResult,
         view::View,
     },
     error::chain,
@@ -48,7 +48,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// The input of the checks of one `CloudControllerManager`.
 #[derive(Clone, PartialEq, Eq)]
-pub(in crate::controllers) struct Question {
+pub(in crate::controllers) struct PreflightRequest {
     namespace: String,
     /// The user name of its ServiceAccount.
     user: Option<String>,
@@ -66,11 +66,11 @@ pub(in crate::controllers) struct ClusterState {
 }
 
 /// The questions, by the names of the `CloudControllerManager`s, and the state of the cluster.
-pub(in crate::controllers) type SnapshotResult = (BTreeMap<String, Question>, Result<ClusterState, Error>);
+pub(in crate::controllers) type SnapshotResult = (BTreeMap<String, PreflightRequest>, Result<ClusterState, Error>);
 
 /// The checks before the first installation of a `CloudControllerManager`.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(super) struct FirstInstallation {
     /// Whether the `CloudControllerManager` is installed, or may be.
     pub(super) is_open: bool,
     /// The results of the checks, if this process has run them.
@@ -80,14 +80,14 @@ pub(super) struct Gate {
     refused: Option<(Duration, Instant)>,
 }
 
-impl Gate {
+impl FirstInstallation {
     /// Returns the result of a pass for a member whose gate is closed: the refusal, or the error that delays the checks.
-    pub(super) fn reconciled(&self) -> Reconciled {
+    pub(super) fn reconciled(&self) -> PassResult {
         if let Some(rows) = self.rows.as_ref().filter(|rows| refusal(rows).is_some()) {
-            return Reconciled::Outcome(Outcome::Refused(line(rows, CheckResult::Refused)));
+            return PassResult::Outcome(Outcome::Refused(line(rows, CheckResult::Refused)));
         }
         let error = self.backoff.error().unwrap_or("the checks before the first installation");
-        Reconciled::failed(error.to_owned(), self.backoff.has_lasted(Instant::now()))
+        PassResult::failed(error.to_owned(), self.backoff.has_lasted(Instant::now()))
     }
 
     fn is_due(&self) -> bool {
@@ -114,16 +114,16 @@ impl Gate {
     }
 }
 
-impl Ccms {
+impl KubernetesFleet {
     /// Checks the members that are about to be installed for the first time.
-    pub(super) fn check_first(&mut self, view: &View, pass: &mut Pass) {
+    pub(super) fn check_first_installations(&mut self, view: &View, pass: &mut Pass) {
         if let Some(answer) = self.snapshots.answer.take() {
             self.take_snapshot(view, answer);
         }
         let mut due = BTreeMap::new();
-        for (name, member) in &mut self.fleet {
+        for (name, member) in &mut self.members {
             if member.is_removed() {
-                member.gate = Gate::default();
+                member.gate = FirstInstallation::default();
                 continue;
             }
             if member.gate.is_open || !is_seen(&view.target.observer, member.planned()) {
@@ -145,14 +145,14 @@ impl Ccms {
                 (due, found)
             });
         }
-        let closed = self.fleet.values().filter(|member| !member.gate.is_open);
+        let closed = self.members.values().filter(|member| !member.gate.is_open);
         pass.due.extend(closed.filter_map(|member| member.gate.due()));
     }
 
     /// Checks the members that a snapshot was taken for, unless their inputs have changed since.
     fn take_snapshot(&mut self, view: &View, (questions, found): SnapshotResult) {
-        let is_current = |name: &str, question: &Question| {
-            let member = self.fleet.get(name).filter(|member| !member.gate.is_open && !member.is_removed());
+        let is_current = |name: &str, question: &PreflightRequest| {
+            let member = self.members.get(name).filter(|member| !member.gate.is_open && !member.is_removed());
             member.and_then(Member::question).is_some_and(|now| now == *question)
         };
         let current: Vec<_> = questions.into_iter().filter(|(name, question)| is_current(name, question)).collect();
@@ -160,7 +160,7 @@ impl Ccms {
             Ok(found) => found,
             Err(error) => {
                 for (name, _) in current {
-                    self.fleet.entry(name).and_modify(|member| member.gate.failed(&error));
+                    self.members.entry(name).and_modify(|member| member.gate.failed(&error));
                 }
                 return;
             }
@@ -170,9 +170,9 @@ impl Ccms {
             let permission = question.user.as_ref().and_then(|user| found.deletion_permissions.get(user)).cloned();
             let permission = permission.unwrap_or(Ok(None));
             let Some(rows) = self.rows(view, &name, &nodes, (&question, &found, permission.clone())) else { continue };
-            self.fleet.entry(name).and_modify(|member| {
+            self.members.entry(name).and_modify(|member| {
                 member.gate.update(rows);
-                member.guard.was_asked(permission);
+                member.guard.set_deletion_permission(permission);
             });
         }
     }
@@ -182,11 +182,11 @@ impl Ccms {
         view: &View,
         name: &str,
         nodes: &[Node],
-        (question, found, deletion_permission): (&Question, &ClusterState, ReadResult<Option<Vec<String>>>),
+        (question, found, deletion_permission): (&PreflightRequest, &ClusterState, ReadResult<Option<Vec<String>>>),
     ) -> Option<Vec<Row>> {
-        let member = self.fleet.get(name)?;
+        let member = self.members.get(name)?;
         let wanted = member.ccm()?;
-        let others = self.fleet.iter().filter(|(other, _)| *other != name).filter_map(|(other_name, other)| {
+        let others = self.members.iter().filter(|(other, _)| *other != name).filter_map(|(other_name, other)| {
             let running = other.running.as_ref();
             Some(Other {
                 ccm: other.ccm()?,
@@ -216,7 +216,7 @@ impl Ccms {
 async fn read_state(
     client: &Client,
     catalog: &Catalog,
-    questions: &BTreeMap<String, Question>,
+    questions: &BTreeMap<String, PreflightRequest>,
 ) -> Result<ClusterState, Error> {
     let namespaces: BTreeSet<_> = questions.values().map(|question| question.namespace.as_str()).collect();
     // Other cloud-controller-managers are in kube-system or in these namespaces, which the operator may read.
@@ -250,9 +250,9 @@ fn is_installed(observer: &Observer, name: &str) -> bool {
 }
 
 impl Member {
-    fn question(&self) -> Option<Question> {
+    fn question(&self) -> Option<PreflightRequest> {
         let namespace = self.ccm()?.spec.namespace.clone();
         let user = self.identity().map(CcmIdentity::user);
-        Some(Question { namespace, user, needs: permissions::needs(self.objects_in_force()) })
+        Some(PreflightRequest { namespace, user, needs: permissions::needs(self.objects_in_force()) })
     }
 }
