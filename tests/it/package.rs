@@ -278,9 +278,7 @@ fn every_defect_of_a_package_is_warned_of() -> Result<()> {
     let folder = TempDir::new()?;
     let example = folder.path().join("example");
     write(&example, embedded::scaffold())?;
-    let (_, messages) = printed(folder.path(), &["digest", "./example"])?;
-    assert!(!messages.contains("warning"), "{messages}");
-    // A defect of the folder: no rule for external providers has a finding.
+    // A defect of the folder, and no finding of a rule for external providers.
     write(&example, [("assets/kubernetes/secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n")])?;
     for command in ["digest", "pack"] {
         let (_, messages) = printed(folder.path(), &[command, "./example"])?;
