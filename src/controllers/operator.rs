@@ -39,7 +39,8 @@ impl Operator {
 
     /// Waits for the answer to a read of the fleet; returns `None` at once if there is none to wait for.
     pub(super) async fn answered(&mut self) -> Option<()> {
-        Some(self.ccms.as_mut()?.snapshots.answered().await)
+        self.ccms.as_mut()?.snapshots.answered().await;
+        Some(())
     }
 
     /// Returns the fleet of `CloudControllerManager`s, once the cluster is known to be such a Kubernetes.

@@ -293,7 +293,7 @@ fn the_conditions_of_the_cluster_operator_are_on_their_page() -> Result<()> {
     Ok(())
 }
 
-/// Pods belong to workloads; on OpenShift, ConfigMaps and ServiceAccounts to namespaces that are deleted with everything in them.
+/// Pods belong to workloads; on OpenShift, `ConfigMap`s and `ServiceAccount`s to namespaces that are deleted with everything in them.
 #[test]
 fn the_pages_uninstall_every_kind_of_object() -> Result<()> {
     let of_namespaces = ["pods", "configmaps", "serviceaccounts"];
