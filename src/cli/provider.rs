@@ -12,7 +12,7 @@ use crate::{
     plan::show,
     provider::{
         Flavor, Phase, Provider, embedded,
-        external::{self, Pinning, ProviderRequest, policy::PolicyFile},
+        external::{self, ExternalProvider, Pinning, ProviderRequest, Refused, policy::PolicyFile},
         folder::ParsedProvider,
         package::read::{LoadedPackage, PackageFormat},
         verify::{self, DRY_RUN, Finding, Policy, policy::policy_for},
@@ -146,8 +146,7 @@ impl PolicyArgs {
         }
         let policy = self.read()?;
         self.warn_of_unused(&policy, loaded.package.name(), &parsed_providers);
-        let request = ProviderRequest { path: Some(target.into()), ..ProviderRequest::default() };
-        match external::read::check_package(&request, loaded, &policy) {
+        match check_unpinned(target, loaded, &policy) {
             Ok(external) => Ok(Arc::unwrap_or_clone(external.provider)),
             Err(refused) => {
                 if let Some(needed) = policy_for(&parsed_providers, &policy) {
@@ -159,6 +158,12 @@ impl PolicyArgs {
             }
         }
     }
+}
+
+/// Checks a package as the operator does, but for the digest that a pin names.
+fn check_unpinned(target: &str, loaded: LoadedPackage, policy: &Policy) -> Result<ExternalProvider, Refused> {
+    let request = ProviderRequest { path: Some(target.into()), ..ProviderRequest::default() };
+    external::read::check_package(&request, loaded, policy)
 }
 
 /// Where a dry run takes place.

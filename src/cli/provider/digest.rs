@@ -6,11 +6,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{PolicyArgs, target::load};
+use super::{PolicyArgs, check_unpinned, target::load};
 use crate::{
     cli::flags::{OutputFormat, print, say, wrong_usage},
     provider::{
-        external::{self, Pinning, ProviderRequest, policy::PolicyFile},
+        external::{self, Pinning, policy::PolicyFile},
         folder::has_yaml_extension,
         package::{
             self,
@@ -61,14 +61,12 @@ fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
     let loaded = load(target)?;
     say(&format!("{target}: read as {}", loaded.form.words()));
     warn_of_refusal(target, &loaded, &policy.read()?);
-    let name = loaded.package.name().to_owned();
-    Ok(Pin { name, form: json!(loaded.form), digest: loaded.digest })
+    Ok(Pin { name: loaded.package.name().to_owned(), form: json!(loaded.form), digest: loaded.digest })
 }
 
 /// Warns if the operator would refuse the package, before the user pins it.
 pub(super) fn warn_of_refusal(target: &str, loaded: &LoadedPackage, policy: &Policy) {
-    let request = ProviderRequest { path: Some(target.into()), ..ProviderRequest::default() };
-    let check = || external::read::check_package(&request, loaded.clone(), policy);
+    let check = || check_unpinned(target, loaded.clone(), policy);
     if let Some(Err(refused)) = (loaded.form != PackageFormat::BuiltIn).then(check) {
         say(&format!("warning: the operator would refuse it: {}", output::printable(&refused.why)));
     }

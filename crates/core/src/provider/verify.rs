@@ -37,8 +37,8 @@ pub use policy::Policy;
 pub struct Rule {
     /// The name of the rule.
     pub id: &'static str,
-    level: AppliesTo,
-    walk: Scope,
+    applies_to: AppliesTo,
+    scope: Scope,
 }
 
 /// The providers that a rule checks, and whether a policy can allow a defect.
@@ -94,8 +94,8 @@ pub struct ExternalDefects {
     pub exceptions: Vec<String>,
 }
 
-const fn rule(id: &'static str, level: AppliesTo, walk: Scope) -> Rule {
-    Rule { id, level, walk }
+const fn rule(id: &'static str, applies_to: AppliesTo, scope: Scope) -> Rule {
+    Rule { id, applies_to, scope }
 }
 
 /// The failure that each rule prevents, and how to fix a finding, by the name of the rule.
@@ -120,7 +120,7 @@ pub fn verify(parsed_providers: &[ParsedProvider], payload: Option<&Payload>, po
     VerifyReport {
         form: None,
         providers: parsed_providers.iter().map(ParsedProvider::title).collect(),
-        rules: rules().filter(|rule| rule.has_level_for(policy)).map(|rule| rule.id).collect(),
+        rules: rules().filter(|rule| rule.applies_under(policy)).map(|rule| rule.id).collect(),
         findings: [rules::RULES, trust::RULES].into_iter().flat_map(findings).collect(),
     }
 }
@@ -140,7 +140,7 @@ fn defects(
     // Both flavors may need the same exception.
     let mut exceptions = BTreeSet::new();
     for parsed in parsed_providers {
-        for rule in table.iter().filter(|rule| rule.has_level_for(policy)) {
+        for rule in table.iter().filter(|rule| rule.applies_under(policy)) {
             for (defect, value) in rule.defects(parsed, payload) {
                 match value {
                     Some(value) if policy.is_some_and(|policy| policy.allows(&parsed.name, rule.id, &value)) => {
@@ -206,12 +206,12 @@ impl Rule {
 
     /// Whether a policy can allow a finding.
     pub fn can_be_allowed(&self) -> bool {
-        self.level == AppliesTo::ExternalUnlessAllowed
+        self.applies_to == AppliesTo::ExternalUnlessAllowed
     }
 
     /// Whether the rule checks external providers if there is a policy, or built-in ones if there is none.
-    fn has_level_for(&self, policy: Option<&Policy>) -> bool {
-        match self.level {
+    fn applies_under(&self, policy: Option<&Policy>) -> bool {
+        match self.applies_to {
             AppliesTo::Every | AppliesTo::EveryKubernetes => true,
             AppliesTo::BuiltIn => policy.is_none(),
             AppliesTo::External | AppliesTo::ExternalUnlessAllowed => policy.is_some(),
@@ -220,10 +220,10 @@ impl Rule {
 
     /// Returns the defects of a provider, each with the value that allows it in a policy.
     fn defects(&self, parsed: &ParsedProvider, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
-        if self.level == AppliesTo::EveryKubernetes && parsed.flavor != Flavor::Kubernetes {
+        if self.applies_to == AppliesTo::EveryKubernetes && parsed.flavor != Flavor::Kubernetes {
             return Vec::new();
         }
-        self.walk.defects(RuleInput { parsed, payload })
+        self.scope.defects(RuleInput { parsed, payload })
     }
 
     /// Returns the finding of this rule for a defect of a provider.

@@ -120,9 +120,9 @@ impl<'a> CcmContext<'a> {
             None => {
                 let shown = self.log.api_server.clone();
                 let renewed = lease.and_then(|lease| lease.renewed);
-                let is_newer =
-                    |pod: &&Pod| pod.created.parse().is_ok_and(|created| renewed.is_none_or(|at| at < created));
-                let never = renewed.is_none() || current.iter().all(is_newer);
+                let never = renewed.is_none_or(|renewed| {
+                    current.iter().all(|pod| pod.created.parse().is_ok_and(|created| renewed < created))
+                });
                 let lacks = ccm.missing_permissions.iter().flatten().any(|permission| permission.contains("leases"));
                 if shown.is_some() || (never && ccm.log.is_none() && !lacks) {
                     let cause = format!("{} runs, and has never renewed its lease", self.name);
