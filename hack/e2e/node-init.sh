@@ -12,7 +12,8 @@ if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
 fi
 tr -d - </proc/sys/kernel/random/uuid >/etc/machine-id
 containerd &
-until [ -f /var/lib/kubelet/config.yaml ] && [ -f /var/lib/kubelet/kubeadm-flags.env ]; do sleep 0.1; done
+# kubeadm creates a file and then writes it: a kubelet without its flags would register a node that waits for nobody.
+until [ -s /var/lib/kubelet/config.yaml ] && [ -s /var/lib/kubelet/kubeadm-flags.env ]; do sleep 0.1; done
 KUBELET_KUBEADM_ARGS=
 # shellcheck disable=SC1091 # kubeadm writes it
 . /var/lib/kubelet/kubeadm-flags.env
