@@ -100,7 +100,7 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Creates a process without controllers. `shutdown` becomes true when they have to stop. Must be called in a runtime.
+    /// Creates an empty set of controllers. `shutdown` becomes true when they have to stop. Must be called in a runtime.
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health) -> Self {
         Self {
             view,

@@ -67,7 +67,7 @@ fn validate(input: &CheckInput, check: Check) -> ReadResult<Row> {
         Check::ImagePull => Ok(cluster::image_pull(input, check)),
         Check::CredentialsAccepted => Ok(check.not_checked(
             "only the cloud knows",
-            "install with cloudNodeLifecycle: Rehearsal, in which nothing can be deleted; `ccm-operator nodes` shows what comes of it",
+            "install with cloudNodeLifecycle: Rehearsal, in which nothing can be deleted; `ccm-operator nodes` shows the result",
         )),
     }
 }

@@ -164,7 +164,7 @@ fn masked(input: &[u8]) {
     assert_eq!(shown.lines().count(), text.lines().count(), "other lines");
 }
 
-/// Whatever stands in the log of a cloud-controller-manager: a node that waits has a reason, nothing that is shown steers a
+/// Whatever stands in the log of a cloud-controller-manager: a node that waits has a reason, nothing that is shown controls a
 /// terminal, and no cause holds words of others.
 fn node_log(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };

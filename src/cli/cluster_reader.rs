@@ -29,7 +29,7 @@ use crate::{
     plan::Plan,
     process::lease::LEASE,
     provider::{Phase, catalog::Catalog},
-    status::{self, screen::Findings},
+    status::{self, screen::StatusInput},
 };
 
 /// The ConfigMap with the images, in the operator's namespace, and its key.
@@ -52,33 +52,37 @@ impl ClusterReader {
     }
 
     /// Reads the input of the status report, including the reads that the API server has refused. Fails if the API server does not answer.
-    pub(super) async fn findings(&self, catalog: &Catalog, images_json: Option<&Path>) -> Result<Findings, Error> {
-        let (mut findings, mut unread) = (Findings { now: Timestamp::now(), ..Findings::default() }, Vec::new());
+    pub(super) async fn status_input(
+        &self,
+        catalog: &Catalog,
+        images_json: Option<&Path>,
+    ) -> Result<StatusInput, Error> {
+        let (mut input, mut unread) = (StatusInput { now: Timestamp::now(), ..StatusInput::default() }, Vec::new());
         let status = read::get(&self.client, &status::write::KIND, "", status::write::NAME).await;
-        findings.cluster_operator = answered(status, &mut unread)?;
+        input.cluster_operator = answered(status, &mut unread)?;
         let lease = read::get(&self.client, &LEASE, &self.own_namespace, OPERATOR_LEASE).await;
-        findings.lease = answered(lease, &mut unread)?;
+        input.lease = answered(lease, &mut unread)?;
         let (mut facts, refused) = self.documents(images_json).await?;
-        findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
+        input.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
         if refused.is_empty() {
             facts.digests = answered(self.digests(catalog, &facts).await, &mut unread)?;
-            findings.knows_digests = facts.digests.is_some();
+            input.knows_digests = facts.digests.is_some();
             let plan = Plan::new(catalog, &facts, Phase::Cluster);
             let plan = plan.map(|plan| plan.labeled(&inventory::set_id(&self.own_namespace)));
             if let Ok(plan) = &plan {
                 for object in plan.objects() {
-                    findings.live.push(answered(read::live(&self.client, object).await, &mut unread)?);
+                    input.live.push(answered(read::live(&self.client, object).await, &mut unread)?);
                 }
                 let left_over = dry_run::left_over(&self.client, &self.own_namespace, plan.objects()).await;
-                findings.left_over = answered(left_over, &mut unread)?.unwrap_or_default();
+                input.left_over = answered(left_over, &mut unread)?.unwrap_or_default();
             }
-            findings.plan = Some(plan.map_err(|error| chain(&error)));
+            input.plan = Some(plan.map_err(|error| chain(&error)));
         }
         unread.extend(refused);
-        findings.pods = answered(self.list(&POD).await, &mut unread)?.unwrap_or_default();
-        findings.events = answered(self.list(&EVENT).await, &mut unread)?.unwrap_or_default();
-        findings.unread = unread.iter().map(|error| chain(error)).collect();
-        Ok(findings)
+        input.pods = answered(self.list(&POD).await, &mut unread)?.unwrap_or_default();
+        input.events = answered(self.list(&EVENT).await, &mut unread)?.unwrap_or_default();
+        input.unread = unread.iter().map(|error| chain(error)).collect();
+        Ok(input)
     }
 
     /// Reads the facts of the cluster, and returns the reads that the API server has refused.

@@ -33,7 +33,7 @@ use crate::{
         report::{ClusterSummary, ExistingSummary, InitReport},
         steps::{CCM_FILE, EXISTING_FILE, Permissions, SECRET_FILE, StepsInput, argument},
     },
-    provider::{Phase, catalog::Catalog, embedded, kubernetes::KubernetesProvider},
+    provider::{catalog::Catalog, embedded, kubernetes::KubernetesProvider},
     text::{output::printable, yaml},
 };
 
@@ -205,10 +205,8 @@ impl Seen {
     /// Turns off the controllers that the provider does not have.
     fn leave_out_what_it_lacks(&self, proposed: &mut ProposedCcm) -> anyhow::Result<()> {
         for _ in Controller::ALL {
-            let facts = proposed.ccm(self.overview.cluster)?.facts();
-            let Err(Error::Asked { field, problem, .. }) = Plan::new(&self.catalog, &facts, Phase::Cluster) else {
-                break;
-            };
+            let planned = Plan::of_ccm(&self.catalog, &proposed.ccm(self.overview.cluster)?);
+            let Err(Error::InvalidSpec { field, problem, .. }) = planned else { break };
             if !field.starts_with("controllers.") {
                 break;
             }

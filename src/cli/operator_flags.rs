@@ -129,11 +129,13 @@ pub struct OperatorArgs {
     #[command(flatten)]
     pub limits: LimitFlags,
 
-    /// The minimum TLS version of the cloud-controller-manager's servers and of /metrics; overrides the cluster's TLS profile.
+    /// The minimum TLS version of /metrics, and on OpenShift of the cloud-controller-manager's servers; overrides the cluster's
+    /// TLS profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
     pub tls_min_version: Option<String>,
 
-    /// The cipher suites of the cloud-controller-manager's servers and of /metrics, by IANA names; overrides the TLS profile.
+    /// The cipher suites of /metrics, and on OpenShift of the cloud-controller-manager's servers, by IANA names; overrides the
+    /// TLS profile.
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 

@@ -12,7 +12,7 @@ use crate::{
     plan::show,
     provider::{
         Flavor, Phase, Provider, embedded,
-        external::{self, ExternalProvider, Pinning, ProviderRequest, Refused, policy::PolicyFile},
+        external::{self, ExternalProvider, Pinning, ProviderRequest, RefusedProvider, policy::PolicyFile},
         folder::ParsedProvider,
         package::read::{LoadedPackage, PackageFormat},
         verify::{self, DRY_RUN, Finding, Policy, policy::policy_for},
@@ -161,7 +161,7 @@ impl PolicyArgs {
 }
 
 /// Checks a package as the operator does, but for the digest that a pin names.
-fn check_unpinned(target: &str, loaded: LoadedPackage, policy: &Policy) -> Result<ExternalProvider, Refused> {
+fn check_unpinned(target: &str, loaded: LoadedPackage, policy: &Policy) -> Result<ExternalProvider, RefusedProvider> {
     let request = ProviderRequest { path: Some(target.into()), ..ProviderRequest::default() };
     external::read::check_package(&request, loaded, policy)
 }

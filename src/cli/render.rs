@@ -7,10 +7,8 @@ use clap::{Args, Subcommand, ValueEnum, builder::TypedValueParser};
 use super::flags::{choice, print, say, wrong_usage};
 use crate::{
     api::placement::Distribution,
-    facts::Facts,
     files::{Readers, STANDARD},
-    plan::{self, Plan, write},
-    provider::{Phase, catalog::Catalog},
+    plan::{Plan, write},
 };
 
 mod ccm;
@@ -109,13 +107,12 @@ pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Plans a cluster, and prints the reason if nothing is planned.
-fn planned(catalog: &Catalog, facts: &Facts, phase: Phase) -> Result<Plan, plan::Error> {
-    let plan = Plan::new(catalog, facts, phase)?;
+/// Prints the reason if nothing is planned.
+fn announced(plan: Plan) -> Plan {
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
     }
-    Ok(plan)
+    plan
 }
 
 /// Prints the parts that the operator applies but this command does not know, in addition to those it never knows.

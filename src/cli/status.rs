@@ -41,8 +41,8 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             args.output,
             args.watch,
             async || {
-                let findings = reader.findings(&catalog, args.cluster.images_json.as_deref()).await?;
-                Ok(StatusReport::new(&findings, &args.cluster.namespace))
+                let input = reader.status_input(&catalog, args.cluster.images_json.as_deref()).await?;
+                Ok(StatusReport::new(&input, &args.cluster.namespace))
             },
             screen::text::screen,
         );

@@ -30,7 +30,6 @@ use crate::{
     process::leadership::Authority,
     provider::kubernetes::INSTANCE_LABEL,
 };
-use act::wave;
 use guard::{Grants, Withheld};
 use member::Member;
 use version_reader::VersionReader;
@@ -111,7 +110,7 @@ impl Fleet for KubernetesFleet {
         for object in &mut objects {
             object.set_label(PART_OF_LABEL, &view.target.observer.set_id);
         }
-        objects.sort_by_key(|object| wave(object.kind()));
+        objects.sort_by_key(|object| object.kind().wave_after_roles());
         if objects == self.objects {
             return;
         }
@@ -172,10 +171,8 @@ impl Fleet for KubernetesFleet {
         let identities: Vec<_> = self.members.values().flat_map(Member::initializes).cloned().collect();
         pass.due.extend(self.executor.diagnose(&mut view.target, &identities));
         self.report_to_each(view, &acted, pass).await;
-        pass.contested = self.executor.contested();
-        pass.due.extend(self.executor.due());
         let is_well = self.members.values().all(Member::is_well);
-        pass.succeeded = self.executor.success(acted.is_ok() && is_well);
+        self.executor.conclude(pass, acted.is_ok() && is_well);
         pass.retrying.extend(acted.err().map(|stopped| stopped.error));
     }
 }
@@ -252,7 +249,8 @@ impl KubernetesFleet {
         let names: BTreeSet<_> = live.iter().map(|live| name(live)).collect();
         self.members.retain(|name, _| names.contains(name));
         for live in live {
-            self.members.entry(name(live)).or_default().read(live, cluster, &view.settings, &view.catalog);
+            let member = self.members.entry(name(live)).or_insert_with_key(|name| Member::new(name));
+            member.read(live, cluster, &view.settings, &view.catalog);
         }
         let wanted = sources::checks(self.members.values().flat_map(Member::named));
         view.target.observer.want_sources(wanted);

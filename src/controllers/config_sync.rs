@@ -62,9 +62,7 @@ impl ConfigSync {
 
     /// Runs a pass of each controller. The configuration comes first, because the certificates may be part of it.
     pub(super) async fn pass(&mut self, view: &mut View) -> [Pass; 2] {
-        view.refresh();
         let cloud_config = self.cloud_config.pass(view).await;
-        view.refresh();
         let mut trusted_ca = self.trusted_ca.pass(view).await;
         if self.authority.write_budget().is_some() {
             trusted_ca.retrying.extend(self.report(view).await.err());
@@ -92,7 +90,6 @@ impl ConfigSync {
         if is_early || !view.target.observer.has_seen_status_object() {
             return Ok(());
         }
-        self.writer.ready()?;
         let next = status.next_of(&results, &now_in_seconds().to_string());
         self.writer.write(view, (FIELD_MANAGER, &next), false, &self.authority).await
     }

@@ -20,6 +20,7 @@ use crate::{
     },
     cluster::read,
     controllers::{
+        Pass,
         applier::Applier,
         apply_plan::{DesiredObjects, PlanApplier},
         backoff::Backoff,
@@ -101,17 +102,6 @@ impl Executor {
         self.writer().map_or_else(|| observer.locations(), |writer| writer.inventory(observer))
     }
 
-    pub(super) fn due(&self) -> Vec<Instant> {
-        match &self.0 {
-            Mode::Write(writer) => writer.due(),
-            Mode::DryRun(dry_run) => dry_run.backoff.due().into_iter().collect(),
-        }
-    }
-
-    pub(super) fn contested(&self) -> usize {
-        self.applier().map_or(0, |applier| applier.contested.len())
-    }
-
     pub(super) fn is_skipped(&self, key: &Key) -> bool {
         self.applier().is_some_and(|applier| applier.is_skipped(key))
     }
@@ -151,9 +141,14 @@ impl Executor {
         line.write(self.is_dry_run(), last);
     }
 
-    /// Returns the name of the controller in the metric of successful passes, if this pass `is_well`. A dry run never counts.
-    pub(super) fn success(&self, is_well: bool) -> Option<&'static str> {
-        (is_well && !self.is_dry_run()).then_some("operator")
+    /// Completes the pass of a leader. A dry run never counts as a success.
+    pub(super) fn conclude(&self, pass: &mut Pass, is_well: bool) {
+        pass.due.extend(match &self.0 {
+            Mode::Write(writer) => writer.due(),
+            Mode::DryRun(dry_run) => dry_run.backoff.due().into_iter().collect(),
+        });
+        pass.contested = self.applier().map_or(0, |applier| applier.contested.len());
+        pass.succeeded = (is_well && !self.is_dry_run()).then_some("operator");
     }
 
     /// Determines why nodes wait for these cloud-controller-managers, and records the reasons in Events. Returns the time of the next call,

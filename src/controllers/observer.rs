@@ -204,7 +204,7 @@ impl Observer {
     }
 
     /// Watches these ConfigMaps and Secrets, and no others.
-    pub(super) fn want(&mut self, named: &BTreeSet<Reference>) {
+    pub(super) fn watch_named(&mut self, named: &BTreeSet<Reference>) {
         self.watches.keep(|id| is_relevant(id, named));
         for reference in named {
             let Reference { kind, namespace, name } = reference;
@@ -221,12 +221,12 @@ impl Observer {
         // The kept fields of an object depend on its checks.
         let (before, now) = (std::mem::take(&mut self.checks), &wanted);
         self.watches.keep(|id| !matches!(id, Id::Named(named) if before.get(named) != now.get(named)));
-        self.want(&wanted.keys().cloned().collect());
+        self.watch_named(&wanted.keys().cloned().collect());
         self.checks = wanted;
     }
 
     /// Returns the state of an object that a `CloudControllerManager` names, or `None` while it has not been seen.
-    pub(super) fn found(&self, reference: &Reference) -> Option<SourceState> {
+    pub(super) fn source_state(&self, reference: &Reference) -> Option<SourceState> {
         let seen = self.watches.seen(&Id::Named(reference.clone()))?;
         if !seen.is_synced() {
             let problem = seen.problem().filter(|problem| problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now())?;

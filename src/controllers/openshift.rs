@@ -18,12 +18,11 @@ use crate::{
         executor::Executor,
         log_line::LogLine,
         now_in_seconds,
-        progress::{PassResult, Progress, Rollouts, held_up_by},
+        progress::{PassResult, Progress, Rollouts},
         view::{View, not_given},
     },
     facts::Facts,
     grace::{ROLLOUT_GRACE, TRANSIENT_ERROR_GRACE},
-    object::Kind,
     plan::{Plan, only_restarts},
     process::leadership::Authority,
     provider::Origin,
@@ -146,9 +145,8 @@ impl OpenShiftFleet {
         let Self { progress, executor, gated_since, .. } = self;
         let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_GRACE);
         let due = [gated_since.map(|since| since + TRANSIENT_ERROR_GRACE), rolling_since];
-        pass.due.extend(due.into_iter().flatten().chain(progress.due()).chain(executor.due()));
-        pass.contested = executor.contested();
-        pass.succeeded = executor.success(progress.last.as_ref().is_some_and(Outcome::is_well));
+        pass.due.extend(due.into_iter().flatten().chain(progress.due()));
+        executor.conclude(pass, progress.last.as_ref().is_some_and(Outcome::is_well));
         pass.workloads = self.workloads;
         if self.plan.is_some() {
             let identity = view.identity();
@@ -226,11 +224,10 @@ impl OpenShiftFleet {
         let objects = plan.objects();
         // Nothing is deleted because of bad input, or without a plan.
         let may_prune = self.bad_input.is_none() && (!objects.is_empty() || gone.is_some());
-        let wave = |kind: &Kind| kind.wave;
         let external = view.external_provider().map(str::to_owned);
         let desired = DesiredObjects {
             objects,
-            wave,
+            wave: |kind| kind.wave,
             owner: |_| "",
             may_prune: &|_| may_prune,
             // An external provider does not take over objects that another client has created.
@@ -244,8 +241,7 @@ impl OpenShiftFleet {
                 let observer = &view.target.observer;
                 let rollouts = Rollouts::of(observer, objects, |key| self.executor.is_skipped(key));
                 self.workloads = rollouts.workloads;
-                let held_up_by = |waiting: &[_]| held_up_by(observer.nodes(), objects, waiting);
-                PassResult::Outcome(self.progress.of_rollouts(settled, rollouts, held_up_by))
+                PassResult::Outcome(self.progress.of_rollouts(settled, (objects, rollouts), observer))
             }
             Err(stopped) => {
                 let error = stopped.advised(view.provider().and_then(|provider| provider.origin.as_ref()));
@@ -254,13 +250,13 @@ impl OpenShiftFleet {
         }
     }
 
-    /// Logs, writes and keeps an outcome. The status stays while inputs change, because the plan is out of date.
+    /// Logs, keeps and writes an outcome. The status stays while inputs change, because the plan is out of date.
     async fn report_outcome(&mut self, view: &mut View, outcome: Outcome, pass: &mut Pass) {
         if self.debounce.due().is_some() {
             return;
         }
+        self.progress.update(outcome.clone());
         pass.retrying.extend(self.write_status(view, &outcome).await.err());
-        self.progress.update(outcome);
     }
 
     /// Writes the ClusterOperator, unless it shows the outcome already.
@@ -272,7 +268,6 @@ impl OpenShiftFleet {
             self.log(outcome);
             return Ok(());
         }
-        self.progress.writer.ready()?;
         let before = view.status();
         let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
         if self.is_short_rollout(outcome, &before, version) && view.target.observer.status_object().is_some() {

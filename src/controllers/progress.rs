@@ -70,7 +70,7 @@ pub(super) fn held_up_by(nodes: impl IntoIterator<Item = Node>, objects: &[Objec
     }
     // Deleting the Node of a server also removes the server from etcd.
     let has_server = nodes.values().take(MOST_NODES).any(|is_server| *is_server);
-    let etcd = if has_server { "; a k3s or RKE2 server leaves etcd with its Node" } else { "" };
+    let etcd = if has_server { "; a k3s or RKE2 server is removed from etcd with its Node" } else { "" };
     format!(
         "; of the nodes for its pods these are not ready: {}: repair them, or delete the Node of a machine that is gone for \
          good{etcd}",
@@ -107,15 +107,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the outcome of the rollouts of applied objects. `held_up_by` names the nodes that may hold up a rollout, and is called only
-    /// if a rollout is stuck or takes long.
+    /// Returns the outcome of the rollouts of applied objects.
     pub(super) fn of_rollouts(
         &mut self,
         settled: Settled,
-        rollouts: Rollouts,
-        held_up_by: impl Fn(&[Key]) -> String,
+        (objects, Rollouts { waiting: rollouts, stuck, .. }): (&[Object], Rollouts),
+        observer: &Observer,
     ) -> Outcome {
-        let Rollouts { waiting: rollouts, stuck, .. } = rollouts;
+        let held_up_by = |waiting: &[Key]| held_up_by(observer.nodes(), objects, waiting);
         let has_lasted = |since: Instant| since.elapsed() >= TRANSIENT_ERROR_GRACE;
         self.stuck_since = stuck.as_ref().map(|_| self.stuck_since.unwrap_or_else(Instant::now));
         if let Some(why) = stuck
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn of_a_server_it_is_said_what_goes_with_its_node() {
-        let etcd = "gone for good; a k3s or RKE2 server leaves etcd with its Node";
+        let etcd = "gone for good; a k3s or RKE2 server is removed from etcd with its Node";
         for label in ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd"] {
             let server = Node::of(&json!({"metadata": {"name": "server", "labels": {"role": "ccm", label: ""}}}));
             let text = held_up_by(&[node("worker", "ccm", "False"), server]);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use crate::{
+    cluster::request::Cause,
     controllers::{
         backoff::{Backoff, RepairLimiter, STATUS_WRITES},
         observer::Id,
@@ -32,14 +33,8 @@ impl Default for StatusWriter {
 
 impl StatusWriter {
     /// Returns the last error while the retry of a write is not due.
-    pub(super) fn ready(&self) -> Result<(), String> {
+    fn ready(&self) -> Result<(), String> {
         self.backoff.ready(Instant::now())
-    }
-
-    /// Grants one write, unless it has to be held back.
-    pub(super) fn grant(&mut self) -> bool {
-        self.free = self.limiter.repair((), Instant::now()).err();
-        self.free.is_none()
     }
 
     /// Records that the status is as it should be.
@@ -47,13 +42,31 @@ impl StatusWriter {
         (self.backoff, self.free) = (Backoff::default(), None);
     }
 
-    /// Records a failure and logs it once. Returns its text.
-    pub(super) fn failed(&mut self, error: String, retry_after: Duration) -> String {
-        self.backoff.retrying(error, Duration::ZERO, retry_after)
-    }
-
     pub(super) fn due(&self) -> impl Iterator<Item = Instant> + use<> {
         [self.backoff.due(), self.free].into_iter().flatten()
+    }
+
+    /// Sends the write of a status that is not as it should be, unless its retry is not due, or it has to be held back for the reason
+    /// `held_back`. A failure is logged once.
+    pub(super) async fn send<T>(
+        &mut self,
+        held_back: &str,
+        failure: impl FnOnce(&Cause) -> String,
+        write: impl Future<Output = Result<T, Cause>>,
+    ) -> Result<T, String> {
+        self.ready()?;
+        self.free = self.limiter.repair((), Instant::now()).err();
+        if self.free.is_some() {
+            if !std::mem::replace(&mut self.is_limit_logged, true) {
+                warn!("{held_back}");
+            }
+            return Err(held_back.to_owned());
+        }
+        self.is_limit_logged &= self.limiter.is_contested(&(), Instant::now());
+        let retrying = |cause: Cause| self.backoff.retrying(failure(&cause), Duration::ZERO, cause.retry_after());
+        let written = write.await.map_err(retrying)?;
+        self.succeeded();
+        Ok(written)
     }
 
     /// Writes a field manager's own part of the status of the ClusterOperator, unless the status has it already.
@@ -69,19 +82,10 @@ impl StatusWriter {
             self.succeeded();
             return Ok(());
         }
-        if !self.grant() {
-            let text = "another writer keeps changing the status: it is written less often";
-            if !std::mem::replace(&mut self.is_limit_logged, true) {
-                warn!("{text}");
-            }
-            return Err(text.to_owned());
-        }
-        self.is_limit_logged &= self.limiter.is_contested(&(), Instant::now());
+        let held_back = "another writer keeps changing the status: it is written less often";
         let budget = || authority.write_budget();
-        let written = status::write::write(&view.target.client, live, (manager, own), is_well, budget).await;
-        let written = written.map_err(|cause| self.failed(status::write::failure(&cause), cause.retry_after()))?;
-        self.succeeded();
-        if let Some(written) = written {
+        let write = status::write::write(&view.target.client, live, (manager, own), is_well, budget);
+        if let Some(written) = self.send(held_back, status::write::failure, write).await? {
             view.target.observer.watches.put(&Id::Status, status::write::NAME, written);
             view.remember_status();
         }
@@ -91,23 +95,36 @@ impl StatusWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use super::*;
 
-    #[test]
-    fn a_status_that_others_keep_changing_is_written_less_often() {
+    async fn send(writer: &mut StatusWriter, answer: Result<(), Cause>) -> Result<(), String> {
+        writer.send("too often", ToString::to_string, ready(answer)).await
+    }
+
+    #[tokio::test]
+    async fn a_status_that_others_keep_changing_is_written_less_often() {
         let mut writer = StatusWriter::default();
-        assert!((0..STATUS_WRITES).all(|_| writer.grant()));
-        assert!((0..STATUS_WRITES).any(|_| !writer.grant()));
+        for _ in 0..STATUS_WRITES {
+            assert_eq!(send(&mut writer, Ok(())).await, Ok(()));
+        }
+        let mut held_back = Ok(());
+        for _ in 0..STATUS_WRITES {
+            held_back = held_back.and(send(&mut writer, Ok(())).await);
+        }
+        assert_eq!(held_back, Err("too often".into()));
         assert!(writer.due().all(|due| due > Instant::now()) && writer.due().count() == 1);
         writer.succeeded();
         assert_eq!(writer.due().count(), 0);
     }
 
-    #[test]
-    fn a_write_that_has_failed_is_retried_later() {
+    #[tokio::test]
+    async fn a_write_that_has_failed_is_retried_later() {
         let mut writer = StatusWriter::default();
-        assert_eq!(writer.failed("no".into(), Duration::ZERO), "no");
-        assert_eq!((writer.ready(), writer.due().count()), (Err("no".into()), 1));
+        let error = send(&mut writer, Err(Cause::Timeout)).await;
+        assert!(error.is_err());
+        assert_eq!((writer.ready(), writer.due().count()), (error, 1));
         writer.succeeded();
         assert_eq!((writer.ready(), writer.due().count()), (Ok(()), 0));
     }

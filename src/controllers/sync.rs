@@ -104,6 +104,7 @@ impl<S: Source> ConfigMapSync<S> {
     }
 
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
+        view.refresh();
         let needs = &(self.needs)(view);
         self.update(view, needs);
         if let Some(problem) = self.authority.problem() {

@@ -141,7 +141,7 @@ impl View {
         cluster_type
     }
 
-    /// Updates the facts from the watches.
+    /// Updates the facts from the watches, at the start of each controller's pass: the pass before may have written an input.
     pub(super) fn refresh(&mut self) {
         self.remember_status();
         if !self.target.observer.has_documents() {
@@ -301,7 +301,7 @@ impl View {
             self.references = references;
             named.extend(self.references.iter().cloned());
         }
-        self.target.observer.want(&named);
+        self.target.observer.watch_named(&named);
     }
 }
 

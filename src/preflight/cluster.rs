@@ -22,8 +22,8 @@ pub(super) fn network(input: &CheckInput, check: Check) -> ReadResult<Row> {
     let Some(waiting) = named(input.nodes.clone()?.iter().filter(lacks)) else { return Ok(check.passed("")) };
     let message = format!("no network plugin yet: {waiting}; the pods run on the network of the host");
     // The API server is reachable through its Service only with kube-proxy.
-    Ok(match input.ccm.clone().facts().api_server {
-        Ok(Some(_)) => check.passed(message),
+    Ok(match input.ccm.api_server() {
+        Some(_) => check.passed(message),
         _ if input.snapshot.has_kube_proxy => {
             check.passed(format!("{message}, and reach the API server by its Service: kube-proxy runs"))
         }

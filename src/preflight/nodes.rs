@@ -13,7 +13,7 @@ use crate::{
     },
     object::Object,
     plan::Plan,
-    provider::{CCM, Phase, kubernetes::Answer},
+    provider::{CCM, kubernetes::Answer},
 };
 
 /// The fix if nodes could be deleted: a rehearsal deletes no node.
@@ -183,8 +183,8 @@ pub(super) fn distribution(input: &CheckInput, check: Check, nodes: &[Node]) -> 
             "leave spec.distribution out, or see that the pods reach the API server",
         );
     }
-    let how = match input.ccm.clone().facts().api_server {
-        Ok(Some((host, port))) => format!("at {host}, port {port}"),
+    let how = match input.ccm.api_server() {
+        Some((host, port)) => format!("at {host}, port {port}"),
         _ => "by its Service".to_owned(),
     };
     check.passed(format!("{}; the pods reach the API server {how}", found.properties().title))
@@ -205,7 +205,7 @@ pub(super) fn control_plane(input: &CheckInput, check: Check, nodes: &[Node]) ->
 }
 
 pub(super) fn taints(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
-    let plan = Plan::new(input.catalog, &input.ccm.clone().facts(), Phase::Cluster);
+    let plan = Plan::of_ccm(input.catalog, input.ccm);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods: Vec<_> = objects.iter().filter_map(Object::pod_spec).collect();
     let is_tolerated = |taint: &&String| pods.iter().all(|pod| tolerates(pod, taint));

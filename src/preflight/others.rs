@@ -16,7 +16,6 @@ use crate::{
     nodes::evidence::{self, Lease, ReadResult},
     object::KUBE_SYSTEM,
     plan::{Plan, kubernetes::conflict::conflict},
-    provider::Phase,
 };
 
 /// The lease of the built-in cloud-controller-manager of k3s.
@@ -99,7 +98,7 @@ pub(super) fn other_ccm(input: &CheckInput, check: Check) -> ReadResult<Row> {
     });
     let ended = texts(&[Activity::Ended]).map(|text| {
         let fix = "see that its machine is off, then delete the pod by force, or its Node if the machine is gone for good: a k3s or RKE2 \
-                   server leaves etcd with its Node";
+                   server is removed from etcd with its Node";
         (text, fix)
     });
     let (warnings, fixes): (Vec<_>, Vec<_>) = named.into_iter().chain(ended).unzip();
@@ -250,7 +249,7 @@ fn foreign_ccm_of_lease(input: &CheckInput, lease: &Lease) -> Option<ForeignCcm>
 
 /// Returns the ports of the pods on the host network.
 fn own_ports(input: &CheckInput, ccm: &Ccm) -> Vec<u16> {
-    let plan = Plan::new(input.catalog, &ccm.clone().facts(), Phase::Cluster);
+    let plan = Plan::of_ccm(input.catalog, ccm);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods = objects.iter().filter_map(|object| {
         let spec = object.pod_spec()?;

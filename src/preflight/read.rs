@@ -44,12 +44,12 @@ use crate::{
         install::NAME,
         kubernetes::{
             conflict::{Running, Standing, as_it_runs},
-            sources::{self, Source, SourceState},
+            sources::{self, Named, Source, SourceState, named},
             validation,
         },
     },
     process::lease::LEASE,
-    provider::{Phase, catalog::Catalog},
+    provider::catalog::Catalog,
 };
 
 /// The number of pods in one request.
@@ -89,10 +89,12 @@ pub async fn check(
     let Overview { nodes, cluster, ccms: live } = overview;
     let all = live.as_deref().unwrap_or_default();
     let spec = &ccm.spec;
-    let found = found(client, catalog, ccm, secret).await?;
+    let provider = catalog.kubernetes_of(&spec.provider).ok();
+    let named = provider.map(|provider| named(&provider.descriptor, ccm)).unwrap_or_default();
+    let found = found(client, &named, secret).await?;
     let validation =
         validation::validate(catalog, ccm, |reference| found.get(reference).cloned().unwrap_or(SourceState::Absent));
-    let Ok(provider) = catalog.kubernetes_of(&spec.provider) else {
+    let Some(provider) = provider else {
         let rows = inputs::rows(&validation, Reader::Caller).into();
         return Ok(PreflightReport::new(&ccm.name, &spec.provider, rows));
     };
@@ -167,14 +169,12 @@ fn age(live: &Value) -> (String, String) {
     (text("creationTimestamp"), text("name"))
 }
 
-/// Reads the ConfigMaps and Secrets that a `CloudControllerManager` references. `secret` replaces the live Secret of the same name.
+/// Reads the ConfigMaps and Secrets that a `CloudControllerManager` names. `secret` replaces the live Secret of the same name.
 async fn found(
     client: &Client,
-    catalog: &Catalog,
-    ccm: &Ccm,
+    named: &[Named],
     secret: Option<&Value>,
 ) -> Result<BTreeMap<Reference, SourceState>, Error> {
-    let named = validation::needs(catalog, ccm);
     let mut all = BTreeMap::new();
     for (reference, checks) in sources::checks(named.iter()) {
         let Reference { kind, namespace, name } = &reference;
@@ -224,7 +224,7 @@ async fn missing_permissions(
         let command = format!("install the operator: ccm-operator render install --providers {provider}");
         return unseen(why, command);
     }
-    let plan = Plan::new(catalog, &ccm.clone().facts(), Phase::Cluster);
+    let plan = Plan::of_ccm(catalog, ccm);
     let Ok(plan) = plan else { return unseen("another problem comes first".to_owned(), "cure that".to_owned()) };
     let account = format!("system:serviceaccount:{operator_namespace}:{NAME}");
     let missing = missing(client, Some(&account), permissions::needs(plan.objects())).await?;

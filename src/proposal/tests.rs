@@ -22,7 +22,7 @@ use crate::{
     },
     plan::{self, Plan},
     provider::{
-        CCM, Phase,
+        CCM,
         catalog::Catalog,
         embedded,
         kubernetes::{Descriptor, KubernetesProvider},
@@ -341,9 +341,9 @@ fn complete(descriptor: &Descriptor) -> (ProposedCcm, Found) {
 /// Returns the planned objects, with unsupported controllers disabled.
 fn planned(proposed: &mut ProposedCcm) -> Vec<Object> {
     loop {
-        match Plan::new(&catalog(), &proposed.ccm(CLUSTER).unwrap().facts(), Phase::Cluster) {
+        match Plan::of_ccm(&catalog(), &proposed.ccm(CLUSTER).unwrap()) {
             Ok(plan) => return plan.objects().to_vec(),
-            Err(plan::Error::Asked { field, .. }) if field.starts_with("controllers.") => {
+            Err(plan::Error::InvalidSpec { field, .. }) if field.starts_with("controllers.") => {
                 proposed.set(&field, "Disabled");
             }
             Err(error) => panic!("{error}"),

@@ -176,7 +176,7 @@ impl Summary {
                 let problem = input.validation.and_then(Validation::problem);
                 Self::stalled("BadInput", problem.map(|problem| problem.message.clone()).unwrap_or_default())
             }
-            Outcome::Refused(why) => Self::stalled("PreflightRefused", why.clone()),
+            Outcome::PreflightRefused(why) => Self::stalled("PreflightRefused", why.clone()),
             Outcome::Paused => {
                 let message = "spec.management is Paused: nothing is changed, and nothing repaired";
                 Self::new("Unknown", "Paused", message.to_owned())
@@ -334,7 +334,7 @@ fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String
             ("Unknown", "Removed", "the cloud-controller-manager is removed, or is being removed".to_owned())
         }
         Err(NotInitializing::BadInput) => {
-            let message = "where to look for the cloud-controller-manager is not known, see ConfigurationValid";
+            let message = "the cloud-controller-manager cannot be identified, see ConfigurationValid";
             ("Unknown", "BadInput", message.to_owned())
         }
         Ok([]) => ("True", "Initialized", String::new()),

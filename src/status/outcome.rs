@@ -10,7 +10,7 @@ pub enum Outcome {
     /// An input is invalid. Nothing is changed until it is fixed.
     BadInput,
     /// A check before the first installation failed, and nothing is created. Holds the check and its fix.
-    Refused(String),
+    PreflightRefused(String),
     /// The administrator has paused management, and nothing is changed.
     Paused,
     /// The member's objects are being deleted. Holds the remaining objects.
@@ -58,7 +58,7 @@ impl Outcome {
     /// Returns the problem, unless an input is invalid. A long rollout that nodes may delay counts as a problem.
     pub fn problem(&self) -> Option<String> {
         match self {
-            Self::Refused(error) | Self::Failed { error, .. } | Self::Stuck(_, error) => Some(error.clone()),
+            Self::PreflightRefused(error) | Self::Failed { error, .. } | Self::Stuck(_, error) => Some(error.clone()),
             Self::RollingOut { rollouts, nodes, .. } if !nodes.is_empty() => {
                 Some(format!("the rollout of {} does not end{nodes}", names(rollouts)))
             }
@@ -71,7 +71,7 @@ impl Outcome {
         match self {
             Self::Nothing(why) => format!("nothing is to be applied: {why}"),
             Self::BadInput => "an input is bad".to_owned(),
-            Self::Refused(error) | Self::Failed { error, .. } | Self::Stuck(_, error) => error.clone(),
+            Self::PreflightRefused(error) | Self::Failed { error, .. } | Self::Stuck(_, error) => error.clone(),
             Self::Paused => "it is paused: nothing is changed".to_owned(),
             Self::Removing(left) => format!("removing {}", left.join(", ")),
             Self::Removed => "all its objects are deleted".to_owned(),

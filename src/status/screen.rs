@@ -1,7 +1,7 @@
 //! The report of `status` (pure): objects compared with the plan, rollouts and the pods that block them, conditions and
 //! last changes.
 //!
-//! The same findings always result in the same report. It contains the cluster's timestamps; only [`mod@text`] converts them to ages.
+//! The same input always results in the same report. It contains the cluster's timestamps; only [`mod@text`] converts them to ages.
 
 pub(super) mod pods;
 pub(crate) mod text;
@@ -34,7 +34,7 @@ type LiveObject = Option<Value>;
 
 /// The input of the report. Unreadable documents are `None` and listed in `unread`.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct StatusInput {
     pub platform: Option<String>,
     /// The plan, or the reason why there is none.
     pub plan: Option<Result<Plan, String>>,
@@ -157,30 +157,30 @@ struct LastChange {
 
 impl StatusReport {
     /// Creates the report on a cluster with this managed namespace.
-    pub(crate) fn new(findings: &Findings, namespace: &str) -> Self {
-        let (provider, planned, why) = match &findings.plan {
+    pub(crate) fn new(input: &StatusInput, namespace: &str) -> Self {
+        let (provider, planned, why) = match &input.plan {
             Some(Ok(Plan::Objects { provider, objects })) => (Some(provider.clone()), &objects[..], None),
             Some(Ok(Plan::Nothing { why })) => (None, &[][..], Some(format!("nothing to apply: {why}"))),
             Some(Err(error)) => (None, &[][..], Some(format!("there is no plan: {error}"))),
             None => (None, &[][..], None),
         };
-        let live_status = findings.cluster_operator.as_ref();
+        let live_status = input.cluster_operator.as_ref();
         let status = live_status.and_then(Option::as_ref).map(Status::of).unwrap_or_default();
-        let operator = OperatorState::of(findings.lease.as_ref(), findings.now);
-        let compared = planned.iter().zip(&findings.live);
-        let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
-        let left_over = findings.left_over.iter().map(|(live, decision)| {
+        let operator = OperatorState::of(input.lease.as_ref(), input.now);
+        let compared = planned.iter().zip(&input.live);
+        let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), input));
+        let left_over = input.left_over.iter().map(|(live, decision)| {
             let is_kept = matches!(decision, PruneDecision::Keep(_));
             object_state(live, Some(live), if is_kept { "kept" } else { "left-over" })
         });
-        let live = || findings.live.iter().flatten().flatten();
-        let rollouts: Vec<_> = live().filter_map(|live| rollout_state(live, findings)).collect();
+        let live = || input.live.iter().flatten().flatten();
+        let rollouts: Vec<_> = live().filter_map(|live| rollout_state(live, input)).collect();
         // As in the Go operator, the conditions cover rollouts, but not pods that fail later.
         let is_served = rollouts.iter().all(|rollout| rollout.state != UNAVAILABLE);
         Self {
             healthy: live_status.map(|_| status.is_healthy() && !operator.is_gone() && is_served),
             operator,
-            platform: findings.platform.clone(),
+            platform: input.platform.clone(),
             provider,
             why,
             version: status.version().map(str::to_owned),
@@ -188,8 +188,8 @@ impl StatusReport {
             objects: compared.chain(left_over).collect(),
             rollouts,
             conditions: live_status.map(|_| conditions(&status.conditions)).unwrap_or_default(),
-            changes: last_changes(live(), &findings.events),
-            unread: findings.unread.clone(),
+            changes: last_changes(live(), &input.events),
+            unread: input.unread.clone(),
         }
     }
 }
@@ -198,13 +198,13 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn planned_state(object: &Object, live: Option<&Option<Value>>, findings: &Findings) -> ObjectState {
+fn planned_state(object: &Object, live: Option<&Option<Value>>, input: &StatusInput) -> ObjectState {
     let state = match live {
         None => "unknown",
         Some(None) => "missing",
         Some(Some(live)) if inventory::is_left_alone(live) => "kept",
         Some(Some(live)) if required_writes(object.value(), live) == RequiredWrites::Nothing => "as-planned",
-        Some(Some(_)) if object.pod_spec_pointer().is_some() && !findings.knows_digests => "unknown",
+        Some(Some(_)) if object.pod_spec_pointer().is_some() && !input.knows_digests => "unknown",
         Some(Some(_)) => "differs",
     };
     object_state(object.value(), live.and_then(Option::as_ref), state)
@@ -223,7 +223,7 @@ fn object_state(object: &Value, live: Option<&Value>, state: &'static str) -> Ob
 }
 
 /// Returns the rollout of a workload; `None` for other kinds.
-fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
+fn rollout_state(live: &Value, input: &StatusInput) -> Option<RolloutState> {
     let status = |name: &str| live["status"][name].as_i64().unwrap_or_default();
     let (ready, desired) = match live["kind"].as_str()? {
         "Deployment" => (status("readyReplicas"), live["spec"]["replicas"].as_i64().unwrap_or(1)),
@@ -240,8 +240,8 @@ fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
     if failure["status"] == "True" {
         waits_for.push(format!("no pod can be created: {}", text(&failure["message"])));
     }
-    let pods = findings.pods.iter().filter(|pod| pods::is_selected(live, pod));
-    waits_for.extend(pods.filter_map(|pod| pods::waits_for(pod, &findings.events)));
+    let pods = input.pods.iter().filter(|pod| pods::is_selected(live, pod));
+    waits_for.extend(pods.filter_map(|pod| pods::waits_for(pod, &input.events)));
     Some(RolloutState {
         kind: text(&live["kind"]),
         name: text(&live["metadata"]["name"]),

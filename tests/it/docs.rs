@@ -326,6 +326,7 @@ fn the_grace_periods_of_the_pages_are_those_of_the_operator() -> Result<()> {
         (NODE_GRACE, "docs/any-kubernetes.md", "no node has waited for its initialization for more than {};"),
         (NODE_GRACE, "docs/operations.md", "the nodes that have waited for more than {}, by the id"),
         (NODE_GRACE, "README.md", "if it waits for more than {}: by"),
+        (NODE_GRACE, "docs/clouds/aws.md", "If a node waits for more than {}, `ccm-operator nodes`"),
         (
             NODE_GRACE,
             "src/controllers/metrics.rs",

@@ -317,7 +317,7 @@ async fn an_external_platform_of_openshift_is_served_by_the_provider_of_its_name
     let good = pinned(&folder)?;
     let start = |arguments: &[&str]| lab.start_as(POD_UID, arguments);
 
-    // Without it the platform brings its cloud-controller-manager itself.
+    // Without it the platform provides its own cloud-controller-manager.
     let operator = start(&[])?;
     lab.converged(&operator).await?;
     assert_eq!(deployments(&lab).await?, Vec::<String>::new());

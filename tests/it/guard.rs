@@ -14,7 +14,7 @@ use ccm_operator::{
     },
     object::{KINDS, Kind, NODE, Object},
     plan::{Plan, kubernetes::guard},
-    provider::{Phase, embedded},
+    provider::embedded,
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -104,7 +104,7 @@ fn planned() -> Result<Vec<Object>> {
         "nodeDeletion": {"selector": {"matchLabels": {"example.com/account": "one"}}}});
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
     let ccm = Ccm { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster, skips: Vec::new() };
-    let plan = Plan::new(&embedded::catalog()?, &ccm.facts(), Phase::Cluster)?;
+    let plan = Plan::of_ccm(&embedded::catalog()?, &ccm)?;
     Ok(plan.objects().iter().filter(|object| guard::is_of_guard(object.value())).cloned().collect())
 }
 

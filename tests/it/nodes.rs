@@ -193,7 +193,7 @@ async fn causes_that_objects_show_need_no_log() -> Result<()> {
     pod(&cluster, None, json!({"phase": "Pending", "conditions": [condition]})).await?;
     all(1, "N04 Unschedulable").await?;
 
-    // What others have written steers no terminal, and shows no secret.
+    // What others have written controls no terminal, and shows no secret.
     let ended = json!({"exitCode": 255, "reason": "Error",
         "message": "\u{1b}]0;title\u{7}F1 no ClusterID found\npassword=hunter2\u{202e}"});
     let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}});

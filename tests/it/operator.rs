@@ -147,7 +147,7 @@ async fn a_single_node_gets_one_replica_and_no_budget() -> Result<()> {
 async fn platforms_without_a_provider_are_available_with_a_reason() -> Result<()> {
     for (platform, why) in [
         (json!({"type": "None"}), "platform None has no cloud and needs no cloud-controller-manager"),
-        (json!({"type": "External", "external": {}}), "platform External brings its cloud-controller-manager itself"),
+        (json!({"type": "External", "external": {}}), "platform External provides its own cloud-controller-manager"),
     ] {
         let lab = Lab::new(&Cluster::on(platform)).await?;
         let operator = lab.start()?;

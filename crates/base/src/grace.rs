@@ -27,7 +27,7 @@ pub const IMAGE_PULL_GRACE: Duration = Duration::from_secs(300);
 pub const NODE_FIELDS_GRACE: Duration = Duration::from_secs(120);
 
 /// The cluster's topology, until an operator competes for its lease without knowing it. Our own choice: as long as other errors.
-pub const TOPOLOGY_GRACE: Duration = Duration::from_secs(150);
+pub const TOPOLOGY_GRACE: Duration = TRANSIENT_ERROR_GRACE;
 
 /// A node that waits for its cloud-controller-manager, until it is diagnosed: the image may have to be pulled. Our own choice.
 pub const NODE_GRACE: Duration = Duration::from_secs(60);

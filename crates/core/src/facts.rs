@@ -219,6 +219,11 @@ impl Facts {
         Ok(())
     }
 
+    /// Host and port at which pods on the host's network reach the API server, if they are known.
+    pub fn api_server(&self) -> Option<&(String, String)> {
+        self.api_server.as_ref().ok()?.as_ref()
+    }
+
     /// A fact's value; `None` if the cluster has none.
     pub fn value(&self, fact: Fact) -> Option<String> {
         let tls = self.tls.as_ref().ok();

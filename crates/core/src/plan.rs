@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     api::spec::Management,
-    facts::{self, Facts, PLATFORM_DOCUMENT, images},
+    facts::{self, Facts, PLATFORM_DOCUMENT, ccm::Ccm, images},
     object::{Object, PART_OF_LABEL, reference},
     provider::{self, OpenShiftProvider, Phase, catalog::Catalog, external},
 };
@@ -78,10 +78,10 @@ pub enum Error {
     Provider(#[from] provider::Error),
     /// A requested external provider is refused. No other provider replaces it.
     #[error(transparent)]
-    Refused(#[from] external::Refused),
+    Refused(#[from] external::RefusedProvider),
     /// A `CloudControllerManager` requests something that its provider cannot do, or lacks a required input.
     #[error("CloudControllerManager/{ccm}: spec.{field}: {problem}")]
-    Asked {
+    InvalidSpec {
         /// Its name.
         ccm: String,
         /// The field, followed by the place in its text.
@@ -92,23 +92,13 @@ pub enum Error {
 }
 
 impl Plan {
-    /// Plans a cluster from its facts.
+    /// Plans an OpenShift cluster from its facts.
     pub fn new(catalog: &Catalog, facts: &Facts, phase: Phase) -> Result<Self, Error> {
         let Some(platform) = facts.platform.as_ref().map_err(Clone::clone)? else {
             let kind = PLATFORM_DOCUMENT.kind.kind;
             let why = format!("this cluster has no {kind} object, so its platform is not known");
             return Ok(Self::Nothing { why });
         };
-        if let Some(ccm) = &facts.ccm {
-            let refuse = |problem| kubernetes::check::asked(ccm, "provider", problem);
-            let provider = catalog.kubernetes_of(&platform.name).map_err(refuse)?;
-            if ccm.spec.management == Management::Removed {
-                return Ok(Self::Nothing { why: format!("CloudControllerManager {} asks for its removal", ccm.name) });
-            }
-            facts.check()?;
-            let objects = kubernetes::objects(provider, facts, ccm)?;
-            return Ok(Self::Objects { provider: platform.name.clone(), objects });
-        }
         catalog.check()?;
         match catalog.select(platform) {
             Err(why) => Ok(Self::Nothing { why }),
@@ -117,6 +107,17 @@ impl Plan {
                 Ok(Self::Objects { provider: provider.name().to_owned(), objects: provider.objects(phase, facts)? })
             }
         }
+    }
+
+    /// Plans a `CloudControllerManager`, without the digests of the ConfigMaps and Secrets that it names.
+    pub fn of_ccm(catalog: &Catalog, ccm: &Ccm) -> Result<Self, Error> {
+        let refuse = |problem| kubernetes::check::asked(ccm, "provider", problem);
+        let provider = catalog.kubernetes_of(&ccm.spec.provider).map_err(refuse)?;
+        if ccm.spec.management == Management::Removed {
+            return Ok(Self::Nothing { why: format!("CloudControllerManager {} asks for its removal", ccm.name) });
+        }
+        let objects = kubernetes::objects(provider, ccm, None)?;
+        Ok(Self::Objects { provider: provider.name().to_owned(), objects })
     }
 
     /// Adds the operator's label to each object.

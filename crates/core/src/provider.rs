@@ -28,7 +28,9 @@ use crate::{
     text::{Place, located},
 };
 
-pub use descriptor::{Common, Describe, Descriptor, FactOrText, ImageSource, Platform, Services, Sources, ValueSource};
+pub use descriptor::{
+    Common, Descriptor, DescriptorFields, FactOrText, ImageSource, Platform, Services, Sources, ValueSource,
+};
 pub use external::Origin;
 use folder::ParsedProvider;
 pub use kubernetes::KubernetesProvider;
@@ -129,14 +131,14 @@ pub type OpenShiftProvider = ProviderFlavor<Descriptor>;
 
 /// The descriptor of either flavor.
 #[derive(Clone, Debug)]
-pub enum Described {
+pub enum AnyDescriptor {
     /// The flavor openshift.
     OpenShift(Box<Descriptor>),
     /// The flavor kubernetes.
     Kubernetes(Box<kubernetes::Descriptor>),
 }
 
-impl Describe for Described {
+impl DescriptorFields for AnyDescriptor {
     fn common(&self) -> Common<'_> {
         match self {
             Self::OpenShift(descriptor) => descriptor.common(),
@@ -171,7 +173,7 @@ impl Provider {
     }
 }
 
-impl<D: Describe> ProviderFlavor<D> {
+impl<D: DescriptorFields> ProviderFlavor<D> {
     /// The provider's name.
     pub fn name(&self) -> &str {
         self.descriptor.common().name

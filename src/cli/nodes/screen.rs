@@ -103,7 +103,10 @@ fn details(finding: &Finding) -> String {
 /// Lists the sources that could not be read, each with a command that reads it.
 fn not_shown(unseen: &[Unseen]) -> String {
     let lines = unseen.iter().map(|Unseen { what, why, command }| {
-        format!("\n{}\n  {command}\n", wrap(&format!("not looked at: {what}: {why}; to look at it:"), WIDTH).join("\n"))
+        format!(
+            "\n{}\n  {command}\n",
+            wrap(&format!("could not be read: {what}: {why}; to read it:"), WIDTH).join("\n")
+        )
     });
     lines.collect()
 }

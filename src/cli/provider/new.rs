@@ -273,7 +273,7 @@ fn prefix(text: &str) -> Result<String, String> {
 
 fn platform(text: &str) -> Result<String, String> {
     let fits = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric());
-    if fits { Ok(text.to_owned()) } else { Err(format!("{text:?} is no platform type, such as External")) }
+    if fits { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a platform type, such as External")) }
 }
 
 #[cfg(test)]

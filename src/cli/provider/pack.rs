@@ -79,7 +79,7 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     let output = args.output.clone().unwrap_or_else(default);
     if output.as_os_str() == STANDARD {
         if !args.configmap && io::stdout().is_terminal() {
-            return Err(wrong_usage("-o -: a tar steers a terminal; write it to a file or a pipe"));
+            return Err(wrong_usage("-o -: a tar contains control characters; write it to a file or a pipe"));
         }
         io::stdout()
             .write_all(&bytes)

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 
-use super::{Destination, KubernetesFlags, planned, say_left_out};
+use super::{Destination, KubernetesFlags, announced, say_left_out};
 use crate::{
     api::spec::Management,
     cli::{flags::say, provider_flags::ProviderFlags},
     facts::{ccm::Ccm, cluster::Cluster, read, version::Minor},
     plan::{Plan, kubernetes, write},
-    provider::{Phase, catalog::Catalog, external::Pinning},
+    provider::{catalog::Catalog, external::Pinning},
 };
 
 const HELP: &str = "\
@@ -48,7 +48,8 @@ pub(super) fn run(args: &CcmArgs) -> anyhow::Result<()> {
     let KubernetesFlags { distribution, control_plane_nodes } = args.cluster;
     let cluster = Cluster { minor: args.kubernetes_version, distribution, control_plane_nodes };
     let ccm = read::ccm(&args.config, cluster)?;
-    let plan = planned(&catalog, &ccm.clone().facts(), Phase::Cluster)
+    let plan = Plan::of_ccm(&catalog, &ccm)
+        .map(announced)
         .with_context(|| format!("failed to render {}", args.config.display()))?;
     if let Plan::Objects { .. } = plan {
         warn(&catalog, &ccm)?;

@@ -9,7 +9,7 @@ use clap::{
 };
 use serde_json::Value;
 
-use super::{Destination, planned, say_left_out, write_below};
+use super::{Destination, announced, say_left_out, write_below};
 use crate::{
     cli::{
         flags::{folder, one_reads_stdin, say},
@@ -17,7 +17,7 @@ use crate::{
     },
     config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{DEFAULT_NAMESPACE, Facts, Settings, read::Files},
-    plan::write,
+    plan::{Plan, write},
     provider::{Phase, external::Pinning},
 };
 
@@ -77,7 +77,7 @@ pub(super) fn bootstrap(args: &BootstrapArgs) -> anyhow::Result<()> {
     let settings = Settings { namespace: DEFAULT_NAMESPACE.to_owned(), ..Settings::default() };
     let facts = facts(&files, &settings)?;
     let catalog = args.providers.catalog(Pinning::Required)?;
-    let plan = planned(&catalog, &facts, Phase::Bootstrap)?;
+    let plan = Plan::new(&catalog, &facts, Phase::Bootstrap).map(announced)?;
     let config_map = files.cloud_config_map()?;
     let given = files.cloud_config(&facts.cloud_config, config_map.as_ref())?;
     // Static pods refer to the file even without a configuration.
@@ -153,7 +153,7 @@ pub(super) fn cluster(args: &RenderClusterArgs) -> anyhow::Result<()> {
         ..Settings::default()
     };
     let facts = facts(&files, &settings)?;
-    let plan = planned(&args.providers.catalog(Pinning::Required)?, &facts, Phase::Cluster)?;
+    let plan = Plan::new(&args.providers.catalog(Pinning::Required)?, &facts, Phase::Cluster).map(announced)?;
     let sources = [
         (&files.proxy, "the proxy (--proxy-file)"),
         (&files.feature_gate, "the feature gates (--feature-gate-file)"),

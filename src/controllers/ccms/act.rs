@@ -28,9 +28,8 @@ impl KubernetesFleet {
     /// Returns the maximum number of objects and of statuses that this pass writes, and of permissions that it asks for. The limit starts
     /// with the pass that grants the first name, because a name is in force as soon as the role is written.
     pub(super) fn work_limit(&self) -> usize {
-        let grants = |member: &Member| !member.guard.deletable.granted.is_empty();
-        let may_be_deleted = !self.grants.is_none() || self.members.values().any(grants);
-        if may_be_deleted { LIMIT } else { usize::MAX }
+        let of_members = self.members.values().map(Member::work_limit).min().unwrap_or(usize::MAX);
+        if self.grants.is_none() { of_members } else { LIMIT }
     }
 
     /// Applies the plans. An object that may not be applied yet waits, and nothing is pruned in its place.
@@ -42,6 +41,7 @@ impl KubernetesFleet {
         let objects: Cow<[Object]> =
             if waiting.is_empty() { Cow::Borrowed(&self.objects) } else { objects.into_iter().cloned().collect() };
         let may_prune = |live: &Value| pruning.allows(live);
+        let wave = Kind::wave_after_roles;
         let desired =
             DesiredObjects { objects: &objects, wave, owner, may_prune: &may_prune, adopts: false, external: None };
         let budget = || self.authority.write_budget();
@@ -51,6 +51,12 @@ impl KubernetesFleet {
             self.withheld.note(&policies, applier);
         }
         acted
+    }
+}
+
+impl Member {
+    pub(super) fn work_limit(&self) -> usize {
+        if self.guard.deletable.granted.is_empty() { usize::MAX } else { LIMIT }
     }
 }
 
@@ -83,7 +89,7 @@ impl<'a> Readiness<'a> {
             is_policy && is_unseen(object) && denied(observer, &Location::of(object)).is_none()
         };
         let unlocked = DesiredObjects::owners(&ccms.objects, owner, is_lock);
-        let gated = ccms.members.iter().filter(|(_, member)| !member.gate.is_open).map(|(name, _)| name.as_str());
+        let gated = ccms.members.values().filter(|member| !member.gate.is_open).map(|member| member.name.as_str());
         Self { observer, withheld: &ccms.withheld, closed: gated.chain(unrestricted).collect(), unlocked, unseen }
     }
 
@@ -135,11 +141,6 @@ impl<'a> Pruning<'a> {
             && (self.is_complete || has_owner)
             && self.members.get(owner).is_none_or(is_current)
     }
-}
-
-/// Returns the position in the order of application. A binding follows its role, because the operator may not bind roles that do not exist.
-pub(super) fn wave(kind: &Kind) -> u8 {
-    kind.wave * 2 + u8::from(matches!(kind.kind, "ClusterRoleBinding" | "RoleBinding"))
 }
 
 /// Returns the kind, namespace and name of an object.

@@ -35,7 +35,7 @@ const PLACEMENT: [&str; 3] = ["nodeSelector", "affinity", "tolerations"];
 impl Member {
     /// Validates the inputs again if their change was refused, and the nodes or the workload have changed since.
     pub(super) fn reconsider_refusal(&mut self, Target { observer, node_counts, .. }: &Target) {
-        if matches!(&self.stage, Stage::Refused(_, grounds) if grounds.have_changed(observer, node_counts)) {
+        if matches!(&self.stage, Stage::ChangeRefused(_, grounds) if grounds.have_changed(observer, node_counts)) {
             self.forget_validation();
         }
     }
@@ -70,7 +70,7 @@ impl Member {
     pub(super) fn locations(&self) -> Inventory {
         let planned = Inventory::of(self.planned());
         match &self.stage {
-            Stage::Refused(_, grounds) => planned.union(&Inventory::of(std::slice::from_ref(&grounds.workload))),
+            Stage::ChangeRefused(_, grounds) => planned.union(&Inventory::of(std::slice::from_ref(&grounds.workload))),
             _ => planned,
         }
     }
@@ -109,7 +109,7 @@ fn risk(
 }
 
 fn unless(check: Check) -> String {
-    format!("if it is meant, give the annotation {SKIP_PREFLIGHT}: {}", check.id())
+    format!("if this is intended, set the annotation {SKIP_PREFLIGHT}: {}", check.id())
 }
 
 fn pod(workload: &Value) -> &Value {

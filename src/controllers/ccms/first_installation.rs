@@ -65,7 +65,7 @@ pub(in crate::controllers) struct ClusterState {
     deletion_permissions: BTreeMap<String, ReadResult<Option<Vec<String>>>>,
 }
 
-/// The questions, by the names of the `CloudControllerManager`s, and the state of the cluster.
+/// The requests, by the names of the `CloudControllerManager`s, and the state of the cluster.
 pub(in crate::controllers) type SnapshotResult = (BTreeMap<String, PreflightRequest>, Result<ClusterState, Error>);
 
 /// The checks before the first installation of a `CloudControllerManager`.
@@ -84,7 +84,7 @@ impl FirstInstallation {
     /// Returns the result of a pass for a member whose gate is closed: the refusal, or the error that delays the checks.
     pub(super) fn reconciled(&self) -> PassResult {
         if let Some(rows) = self.rows.as_ref().filter(|rows| refusal(rows).is_some()) {
-            return PassResult::Outcome(Outcome::Refused(line(rows, CheckResult::Refused)));
+            return PassResult::Outcome(Outcome::PreflightRefused(line(rows, CheckResult::Refused)));
         }
         let error = self.backoff.error().unwrap_or("the checks before the first installation");
         PassResult::failed(error.to_owned(), self.backoff.has_lasted(Instant::now()))
@@ -121,7 +121,7 @@ impl KubernetesFleet {
             self.take_snapshot(view, answer);
         }
         let mut due = BTreeMap::new();
-        for (name, member) in &mut self.members {
+        for member in self.members.values_mut() {
             if member.is_removed() {
                 member.gate = FirstInstallation::default();
                 continue;
@@ -130,12 +130,12 @@ impl KubernetesFleet {
                 continue;
             }
             // This also applies to bad inputs and to a pause, because the objects are kept as planned.
-            if is_installed(&view.target.observer, name) {
+            if is_installed(&view.target.observer, &member.name) {
                 member.gate.is_open = true;
             } else if let Some(bad) = member.validation().filter(|validation| validation.objects.is_none()) {
                 member.gate.rows = Some(inputs::rows(bad, Reader::Operator).into());
             } else if !member.objects_in_force().is_empty() && member.gate.is_due() {
-                due.extend(member.question().map(|question| (name.clone(), question)));
+                due.extend(member.preflight_request().map(|request| (member.name.clone(), request)));
             }
         }
         if !self.snapshots.is_running && !due.is_empty() {
@@ -150,12 +150,12 @@ impl KubernetesFleet {
     }
 
     /// Checks the members that a snapshot was taken for, unless their inputs have changed since.
-    fn take_snapshot(&mut self, view: &View, (questions, found): SnapshotResult) {
-        let is_current = |name: &str, question: &PreflightRequest| {
+    fn take_snapshot(&mut self, view: &View, (requests, found): SnapshotResult) {
+        let is_current = |name: &str, request: &PreflightRequest| {
             let member = self.members.get(name).filter(|member| !member.gate.is_open && !member.is_removed());
-            member.and_then(Member::question).is_some_and(|now| now == *question)
+            member.and_then(Member::preflight_request).is_some_and(|now| now == *request)
         };
-        let current: Vec<_> = questions.into_iter().filter(|(name, question)| is_current(name, question)).collect();
+        let current: Vec<_> = requests.into_iter().filter(|(name, request)| is_current(name, request)).collect();
         let found = match found {
             Ok(found) => found,
             Err(error) => {
@@ -166,10 +166,10 @@ impl KubernetesFleet {
             }
         };
         let nodes: Vec<_> = view.target.observer.nodes().collect();
-        for (name, question) in current {
-            let permission = question.user.as_ref().and_then(|user| found.deletion_permissions.get(user)).cloned();
+        for (name, request) in current {
+            let permission = request.user.as_ref().and_then(|user| found.deletion_permissions.get(user)).cloned();
             let permission = permission.unwrap_or(Ok(None));
-            let Some(rows) = self.rows(view, &name, &nodes, (&question, &found, permission.clone())) else { continue };
+            let Some(rows) = self.rows(view, &name, &nodes, (&request, &found, permission.clone())) else { continue };
             self.members.entry(name).and_modify(|member| {
                 member.gate.update(rows);
                 member.guard.set_deletion_permission(permission);
@@ -182,15 +182,15 @@ impl KubernetesFleet {
         view: &View,
         name: &str,
         nodes: &[Node],
-        (question, found, deletion_permission): (&PreflightRequest, &ClusterState, ReadResult<Option<Vec<String>>>),
+        (request, found, deletion_permission): (&PreflightRequest, &ClusterState, ReadResult<Option<Vec<String>>>),
     ) -> Option<Vec<Row>> {
         let member = self.members.get(name)?;
         let wanted = member.ccm()?;
-        let others = self.members.iter().filter(|(other, _)| *other != name).filter_map(|(other_name, other)| {
+        let others = self.members.values().filter(|other| other.name != name).filter_map(|other| {
             let running = other.running.as_ref();
             Some(Other {
                 ccm: other.ccm()?,
-                goes_first: other.order(other_name, running) < member.order(name, None),
+                goes_first: other.order(running) < member.order(None),
                 runs: running.and_then(|running| Some(as_it_runs(other.ccm()?, running))),
             })
         });
@@ -206,8 +206,7 @@ impl KubernetesFleet {
             others: Ok(others.collect()),
             nodes: Ok(nodes),
             snapshot: &found.snapshot,
-            missing_permissions: missing
-                .map(|missing| missing.intersection(&question.needs).map(Need::words).collect()),
+            missing_permissions: missing.map(|missing| missing.intersection(&request.needs).map(Need::words).collect()),
             deletion_permission,
         }))
     }
@@ -216,16 +215,16 @@ impl KubernetesFleet {
 async fn read_state(
     client: &Client,
     catalog: &Catalog,
-    questions: &BTreeMap<String, PreflightRequest>,
+    requests: &BTreeMap<String, PreflightRequest>,
 ) -> Result<ClusterState, Error> {
-    let namespaces: BTreeSet<_> = questions.values().map(|question| question.namespace.as_str()).collect();
+    let namespaces: BTreeSet<_> = requests.values().map(|request| request.namespace.as_str()).collect();
     // Other cloud-controller-managers are in kube-system or in these namespaces, which the operator may read.
     let locations = namespaces.iter().copied().chain([DEFAULT_CCM_NAMESPACE]).collect();
     let snapshot = read::snapshot(client, catalog, &locations, &namespaces).await?;
-    let needs = questions.values().flat_map(|question| &question.needs).cloned().collect();
+    let needs = requests.values().flat_map(|request| &request.needs).cloned().collect();
     let missing = read::own_missing(client, &needs).await?;
     let mut deletion_permissions = BTreeMap::new();
-    for user in questions.values().filter_map(|question| question.user.as_ref()) {
+    for user in requests.values().filter_map(|request| request.user.as_ref()) {
         deletion_permissions.insert(user.clone(), read::deletion_permission(client, user).await?);
     }
     Ok(ClusterState { snapshot, missing, deletion_permissions })
@@ -250,7 +249,7 @@ fn is_installed(observer: &Observer, name: &str) -> bool {
 }
 
 impl Member {
-    fn question(&self) -> Option<PreflightRequest> {
+    fn preflight_request(&self) -> Option<PreflightRequest> {
         let namespace = self.ccm()?.spec.namespace.clone();
         let user = self.identity().map(CcmIdentity::user);
         Some(PreflightRequest { namespace, user, needs: permissions::needs(self.objects_in_force()) })

@@ -125,9 +125,9 @@ impl KubernetesFleet {
         let problem = view.target.observer.watches.seen(&Id::Nodes).and_then(seen::Seen::problem);
         let stale = problem.map(|problem| format!("the nodes may have changed, unseen: {}", problem.error));
         let mut unsettled = BTreeMap::new();
-        for (name, member) in &self.members {
+        for member in self.members.values() {
             let Some(applier) = self.executor.applier() else { return };
-            unsettled.insert(name.clone(), member.unsettled(applier, &nodes, &view.target.observer));
+            unsettled.insert(member.name.clone(), member.unsettled(applier, &nodes, &view.target.observer));
         }
         let known = |name: &str| {
             Some(Known {
@@ -138,33 +138,33 @@ impl KubernetesFleet {
                 stale: stale.as_deref(),
             })
         };
-        for (name, member) in &mut self.members {
-            member.guard.count(&status(&view.target.observer, name).node_deletion, &nodes, now, Instant::now());
-            member.decide_deletions(name, view, known(name), pass);
+        for member in self.members.values_mut() {
+            let deletion = status(&view.target.observer, &member.name).node_deletion;
+            member.guard.count(&deletion, &nodes, now, Instant::now());
+            member.decide_deletions(view, known(&member.name), pass);
         }
         self.withdraw_grants(view).await;
-        let (names, mut asked): (Vec<String>, usize) = (self.members.keys().cloned().collect(), 0);
-        for name in &names {
-            // The answers for one member may grant the first name, which limits the questions for the other members.
-            let limit = self.work_limit();
-            let Some(member) = self.members.get_mut(name) else { continue };
+        let (mut limit, mut asked) = (self.work_limit(), 0);
+        for member in self.members.values_mut() {
             if asked >= limit {
                 // The next pass asks for this member. Until then, no further name is granted.
                 pass.due.push(Instant::now());
                 member.grant_nothing_new(&view.target.observer);
-            } else if let Some(known) = known(name) {
-                asked += usize::from(member.prove(name, view, &known, pass).await);
+            } else if let Some(known) = known(&member.name) {
+                asked += usize::from(member.prove(view, &known, pass).await);
+                // The answers for one member may grant the first name.
+                limit = limit.min(member.work_limit());
             }
         }
     }
 
     /// Whether a node can be confirmed now, or is already confirmed.
     fn may_confirm_nodes(&self, observer: &Observer, events: Option<&[NodeEvent]>) -> bool {
-        let is_busy = |(name, member): (&String, &Member)| {
+        let is_busy = |member: &Member| {
             let allows = member.ccm().is_some_and(|ccm| !ccm.spec.node_deletion.allow.is_empty());
-            allows || !status(observer, name).node_deletion.confirmed.is_empty()
+            allows || !status(observer, &member.name).node_deletion.confirmed.is_empty()
         };
-        events.is_some_and(|events| !events.is_empty()) || self.members.iter().any(is_busy)
+        events.is_some_and(|events| !events.is_empty()) || self.members.values().any(is_busy)
     }
 
     /// Returns the objects in force, with the confirmed nodes.
@@ -188,7 +188,7 @@ fn status(observer: &Observer, name: &str) -> Status {
 impl Member {
     /// Decides which nodes may be deleted, and the entries of the policy and of the role, from the known state. Without the Events, nothing
     /// is decided or granted.
-    fn decide_deletions(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
+    fn decide_deletions(&mut self, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
         self.guard.before = self.guard.decision.take().map(|decision| decision.confirmed).unwrap_or_default();
         (self.guard.deletable, self.guard.blind) = (Deletable::default(), None);
         if self.is_removed() {
@@ -205,12 +205,12 @@ impl Member {
         }
         let Some((known, guard)) = known.zip(guard_of(view, &ccm)) else { return };
         let decision = self.decide(&ccm, &guard, &known);
-        self.settle(name, (view, &ccm), decision, known.now, pass);
+        self.settle((view, &ccm), decision, known.now, pass);
     }
 
-    fn settle(&mut self, name: &str, (view, ccm): (&View, &Ccm), decision: Decision, now: Timestamp, pass: &mut Pass) {
+    fn settle(&mut self, (view, ccm): (&View, &Ccm), decision: Decision, now: Timestamp, pass: &mut Pass) {
         if ccm.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !self.is_paused() {
-            let previous = status(&view.target.observer, name).node_deletion.confirmed;
+            let previous = status(&view.target.observer, &self.name).node_deletion.confirmed;
             let recorded: BTreeSet<_> = previous.iter().map(String::as_str).collect();
             let live = self.live(&view.target.observer);
             let (deletable, due) = lists::next(&decision.confirmed, &recorded, &live);

@@ -22,7 +22,7 @@ use crate::{
     apply::settled::Settled,
     controllers::{
         observer::Observer,
-        progress::{Progress, Rollouts, held_up_by},
+        progress::{Progress, Rollouts},
         view::ViewSettings,
     },
     facts::{
@@ -30,20 +30,20 @@ use crate::{
         cluster::Cluster,
     },
     nodes::identity::CcmIdentity,
-    object::{Key, Object},
+    object::Object,
     plan::kubernetes::{
         conflict::{Running, Standing, as_it_runs, conflict},
-        sources::{InputProblem, Named, SourceState},
+        sources::{InputProblem, Named, SourceState, named},
         validation::{self, Validation},
     },
     preflight::pods::running,
-    provider::catalog::Catalog,
+    provider::{catalog::Catalog, kubernetes::KubernetesProvider},
     status::{ccm::NotInitializing, outcome::Outcome},
 };
 
 /// The spec of a `CloudControllerManager`, as far as it has been read.
 #[derive(Default)]
-enum Spec {
+enum SpecState {
     /// The spec has not been read, or has to be read again.
     #[default]
     Unread,
@@ -64,11 +64,12 @@ struct ReadSpec {
 /// One `CloudControllerManager`. Its spec is read, its inputs are validated, and the change to their plan is accepted or refused.
 #[derive(Default)]
 pub(super) struct Member {
+    pub(super) name: String,
     pub(super) generation: i64,
     created: String,
     /// The digest of the external provider that its status reports as applied, unless the objects of that provider are removed.
     applied_digest: Option<String>,
-    spec: Spec,
+    spec: SpecState,
     pub(super) stage: Stage,
     /// The plan in force: the last one that was accepted while nothing was paused. It stays while an input is bad or a change is refused.
     pub(super) accepted: Option<Vec<Object>>,
@@ -87,8 +88,8 @@ impl KubernetesFleet {
     /// Updates the images and the controllers that the live workloads run. Returns whether one has changed.
     pub(super) fn update_running(&mut self, observer: &Observer) -> bool {
         let mut has_changed = false;
-        for (name, member) in &mut self.members {
-            let workloads = live_of(observer, name).filter(|(location, _)| is_workload(location.kind.kind));
+        for member in self.members.values_mut() {
+            let workloads = live_of(observer, &member.name).filter(|(location, _)| is_workload(location.kind.kind));
             let running = running(workloads.map(|(_, live)| live));
             has_changed |= member.running != running;
             member.running = running;
@@ -98,22 +99,18 @@ impl KubernetesFleet {
 
     /// Refuses each `CloudControllerManager` that would share an object, a lease or a controller with one that has precedence or runs.
     pub(super) fn exclude_conflicts(&mut self, catalog: &Catalog) {
-        let as_it_runs = |(name, member): (&String, &Member)| {
-            Some((name.clone(), as_it_runs(member.ccm()?, member.running.as_ref()?)))
-        };
-        let live: Vec<(String, Ccm)> = self.members.iter().filter_map(as_it_runs).collect();
-        let mut in_order: Vec<_> = self.members.iter_mut().collect();
-        in_order.sort_by(|(name, one), (other_name, other)| {
-            one.order(name, one.running.as_ref()).cmp(&other.order(other_name, other.running.as_ref()))
-        });
+        let as_it_runs = |member: &Member| Some(as_it_runs(member.ccm()?, member.running.as_ref()?));
+        let live: Vec<Ccm> = self.members.values().filter_map(as_it_runs).collect();
+        let mut in_order: Vec<_> = self.members.values_mut().collect();
+        in_order.sort_by(|one, other| one.order(one.running.as_ref()).cmp(&other.order(other.running.as_ref())));
         let (mut keys, mut first) = (BTreeMap::new(), Vec::new());
-        for (name, member) in in_order {
+        for member in in_order {
             let wanted = member.ccm().filter(|_| !member.is_removed()).cloned();
-            let is_change = member.order(name, member.running.as_ref()).0 != Standing::Runs;
-            let running = live.iter().filter(|(other, _)| is_change && other != name).map(|(_, other)| other);
+            let is_change = member.order(member.running.as_ref()).0 != Standing::Runs;
+            let running = live.iter().filter(|other| is_change && other.name != member.name);
             let conflict_of_ccm = wanted
                 .as_ref()
-                .filter(|_| member.is_good())
+                .filter(|_| member.has_valid_inputs())
                 .and_then(|ccm| first.iter().chain(running).find_map(|other| conflict(catalog, ccm, other)));
             let conflict_of_object = member.planned().iter().find_map(|object| {
                 let other: &String = keys.get(&object.key())?;
@@ -125,12 +122,16 @@ impl KubernetesFleet {
             }
             // Bad inputs do not change the order, so that objects do not move from one to the other and back.
             first.extend(wanted);
-            keys.extend(member.planned().iter().map(|object| (object.key(), name.clone())));
+            keys.extend(member.planned().iter().map(|object| (object.key(), member.name.clone())));
         }
     }
 }
 
 impl Member {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
     /// Reads the live object. A changed spec has to be validated again.
     pub(super) fn read(&mut self, live: &Value, cluster: Cluster, settings: &ViewSettings, catalog: &Catalog) {
         self.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
@@ -138,18 +139,19 @@ impl Member {
         let digest = live["status"]["provider"]["digest"].as_str().filter(|digest| !digest.is_empty());
         let is_removed = settings.remove_providers.iter().any(|name| live["spec"]["provider"] == **name);
         self.applied_digest = digest.filter(|_| !is_removed).map(str::to_owned);
-        let ccm = ccm(live, cluster, settings, catalog);
+        let provider = catalog.kubernetes_of(live["spec"]["provider"].as_str().unwrap_or_default()).ok();
+        let ccm = ccm((live, cluster), settings, provider, !catalog.refused().is_empty());
         let is_unchanged = match (&self.spec, &ccm) {
-            (Spec::Unusable(reason, message), Err(error)) => (reason, message) == (&error.0, &error.1),
-            (Spec::Read(spec), Ok(ccm)) => spec.ccm == *ccm,
+            (SpecState::Unusable(reason, message), Err(error)) => (reason, message) == (&error.0, &error.1),
+            (SpecState::Read(spec), Ok(ccm)) => spec.ccm == *ccm,
             _ => false,
         };
         if is_unchanged {
             return;
         }
         self.spec = match ccm {
-            Ok(ccm) => Spec::Read(Box::new(ReadSpec::new(ccm, catalog))),
-            Err((reason, message)) => Spec::Unusable(reason, message),
+            Ok(ccm) => SpecState::Read(Box::new(ReadSpec::new(ccm, provider))),
+            Err((reason, message)) => SpecState::Unusable(reason, message),
         };
         self.stage = Stage::Unvalidated;
         if !self.gate.is_open {
@@ -159,7 +161,7 @@ impl Member {
 
     /// Reads the `CloudControllerManager` again at the next pass.
     pub(super) fn forget_spec(&mut self) {
-        self.spec = Spec::Unread;
+        self.spec = SpecState::Unread;
     }
 
     /// Validates the inputs again at the next pass.
@@ -179,13 +181,13 @@ impl Member {
 
     /// Whether the object has been read, even if its spec cannot be used.
     pub(super) fn is_read(&self) -> bool {
-        !matches!(self.spec, Spec::Unread)
+        !matches!(self.spec, SpecState::Unread)
     }
 
     fn read_spec(&self) -> Option<&ReadSpec> {
         match &self.spec {
-            Spec::Read(spec) => Some(spec),
-            Spec::Unread | Spec::Unusable(..) => None,
+            SpecState::Read(spec) => Some(spec),
+            SpecState::Unread | SpecState::Unusable(..) => None,
         }
     }
 
@@ -207,19 +209,19 @@ impl Member {
     /// Returns the reason why the spec cannot be read, or is not allowed by the installation.
     pub(super) fn why_unusable(&self) -> Option<&str> {
         match &self.spec {
-            Spec::Unusable(_, message) => Some(message),
-            Spec::Unread | Spec::Read(_) => None,
+            SpecState::Unusable(_, message) => Some(message),
+            SpecState::Unread | SpecState::Read(_) => None,
         }
     }
 
     /// Validates the inputs if one has changed, once all of them have been seen.
     pub(super) fn validate(&mut self, catalog: &Catalog, observer: &Observer) {
-        let seen: Option<Vec<_>> = self.named().iter().map(|named| observer.found(&named.reference)).collect();
+        let seen: Option<Vec<_>> = self.named().iter().map(|named| observer.source_state(&named.reference)).collect();
         let Some(seen) = seen.filter(|seen| !self.stage.is_current(seen)) else { return };
         let validation = match &self.spec {
-            Spec::Unread => return,
-            Spec::Unusable(reason, message) => Validation::refused(reason, message.clone()),
-            Spec::Read(spec) => {
+            SpecState::Unread => return,
+            SpecState::Unusable(reason, message) => Validation::refused(reason, message.clone()),
+            SpecState::Read(spec) => {
                 let of = |reference: &_| {
                     let known = spec.named.iter().zip(&seen).find(|(named, _)| named.reference == *reference);
                     known.map_or(SourceState::Absent, |(_, found)| found.clone())
@@ -266,12 +268,12 @@ impl Member {
     }
 
     /// Returns the order of precedence. Of two members with the same standing, the older one goes first.
-    pub(super) fn order<'a>(&'a self, name: &'a str, running: Option<&Running>) -> (Standing, (&'a str, &'a str)) {
+    pub(super) fn order(&self, running: Option<&Running>) -> (Standing, (&str, &str)) {
         let standing = match self.ccm() {
             Some(ccm) => Standing::of(ccm, self.gate.is_open, running),
             None => Standing::New,
         };
-        (standing, (&self.created, name))
+        (standing, (&self.created, &self.name))
     }
 
     /// Returns the result of the validation, if the inputs are validated.
@@ -280,7 +282,7 @@ impl Member {
     }
 
     /// Whether its own inputs are validated and good. A conflict with another member does not count.
-    pub(super) fn is_good(&self) -> bool {
+    pub(super) fn has_valid_inputs(&self) -> bool {
         matches!(self.stage, Stage::Excluded(_)) || self.validation().is_some_and(|valid| valid.problem().is_none())
     }
 
@@ -300,8 +302,7 @@ impl Member {
     /// Returns the outcome of the rollouts of its planned objects, which are applied.
     pub(super) fn outcome_of_rollouts(&mut self, observer: &Observer, settled: Settled, rollouts: Rollouts) -> Outcome {
         let planned = self.stage.planned().or(self.accepted.as_deref()).unwrap_or_default();
-        let held_up_by = |waiting: &[Key]| held_up_by(observer.nodes(), planned, waiting);
-        self.progress.of_rollouts(settled, rollouts, held_up_by)
+        self.progress.of_rollouts(settled, (planned, rollouts), observer)
     }
 
     /// Returns the objects that are deleted if nothing should exist.
@@ -329,16 +330,15 @@ impl Member {
 impl Member {
     /// A member whose inputs are validated.
     pub(super) fn validated(validation: Validation) -> Self {
-        Self { stage: Stage::validated(validation, Vec::new()), ..Self::default() }
+        Self { stage: Stage::validated(validation, Vec::new()), ..Self::new("cluster") }
     }
 }
 
 impl ReadSpec {
-    fn new(ccm: Ccm, catalog: &Catalog) -> Self {
+    fn new(ccm: Ccm, provider: Option<&KubernetesProvider>) -> Self {
         // A removed member needs no input.
-        let is_removed = ccm.spec.management == Management::Removed;
-        let named = if is_removed { Vec::new() } else { validation::needs(catalog, &ccm) };
-        let provider = catalog.kubernetes_of(&ccm.spec.provider).ok();
+        let needing = provider.filter(|_| ccm.spec.management != Management::Removed);
+        let named = needing.map(|provider| named(&provider.descriptor, &ccm)).unwrap_or_default();
         let identity = provider.and_then(|provider| CcmIdentity::kubernetes(provider, &ccm));
         Self { ccm, identity, named }
     }
@@ -346,10 +346,10 @@ impl ReadSpec {
 
 /// Returns the spec of a live object with its defaults, or the reason and the message why it cannot be used.
 fn ccm(
-    live: &Value,
-    cluster: Cluster,
+    (live, cluster): (&Value, Cluster),
     settings: &ViewSettings,
-    catalog: &Catalog,
+    provider: Option<&KubernetesProvider>,
+    is_any_refused: bool,
 ) -> Result<Ccm, (&'static str, String)> {
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     check::name(name).map_err(|(field, problem)| ("Invalid", format!("{field}: {problem}")))?;
@@ -380,12 +380,11 @@ fn ccm(
                        the flag --node-deletion (ccm-operator render install --node-deletion)";
         return Err(("NodeDeletionNotAllowed", message.to_owned()));
     }
-    let provider = catalog.kubernetes_of(&ccm.spec.provider);
     // The objects of its provider are removed, unless a provider is refused, because that one may have this name.
-    if settings.remove_providers.contains(&ccm.spec.provider) && catalog.refused().is_empty() && provider.is_err() {
+    if settings.remove_providers.contains(&ccm.spec.provider) && !is_any_refused && provider.is_none() {
         ccm.spec.management = Management::Removed;
         return Ok(ccm);
     }
-    settings.limits.check(&ccm, provider.ok().map(|provider| &provider.descriptor))?;
+    settings.limits.check(&ccm, provider.map(|provider| &provider.descriptor))?;
     Ok(ccm)
 }

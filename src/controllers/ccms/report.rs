@@ -52,14 +52,14 @@ impl KubernetesFleet {
         let limit = self.work_limit();
         let mut written = 0;
         let (reporter, members) = self.reporter(&view.target.observer);
-        for (name, member) in members {
+        for member in members.values_mut() {
             if written >= limit {
                 pass.due.push(Instant::now());
                 break;
             }
             let before = member.written.as_ref().map(|(at, _)| *at);
-            match reporter.outcome(member, name, view, acted, pass) {
-                PassResult::Outcome(outcome) => reporter.report((member, name), outcome, view, pass).await,
+            match reporter.outcome(member, view, acted, pass) {
+                PassResult::Outcome(outcome) => reporter.report(member, outcome, view, pass).await,
                 PassResult::Pending(reason) => pass.retrying.extend(reason),
             }
             written += usize::from(member.written.as_ref().map(|(at, _)| *at) != before);
@@ -76,12 +76,12 @@ impl KubernetesFleet {
             Some((metadata["name"].as_str()?.to_owned(), metadata["generation"].as_i64().unwrap_or_default()))
         };
         for (name, generation) in live.filter_map(known).collect::<Vec<_>>() {
-            let member = members.entry(name.clone()).or_default();
+            let member = members.entry(name).or_insert_with_key(|name| Member::new(name));
             if std::mem::replace(&mut member.generation, generation) != generation {
                 member.forget_validation();
             }
             member.guard.blind = Some(error.to_owned());
-            reporter.report((member, &name), Outcome::failed(error.to_owned()), view, pass).await;
+            reporter.report(member, Outcome::failed(error.to_owned()), view, pass).await;
         }
         // They are read and validated again once the watch delivers.
         view.target.observer.mark_changed(InputKind::Ccms);
@@ -91,25 +91,17 @@ impl KubernetesFleet {
         let is_any_removed = self.members.values().any(Member::is_removed);
         let leftovers = if is_any_removed { self.leftovers(observer) } else { Inventory::default() };
         let Self { authority, executor, withheld, cluster, members, .. } = self;
-        let cluster = cluster.as_ref();
-        (Reporter { authority, executor, withheld, cluster, leftovers }, members)
+        (Reporter { authority, executor, withheld, cluster: cluster.as_ref(), leftovers }, members)
     }
 }
 
 impl Reporter<'_> {
     /// Returns the outcome of a pass for a member.
-    fn outcome(
-        &self,
-        member: &mut Member,
-        name: &str,
-        view: &View,
-        acted: &Result<(), PassError>,
-        pass: &mut Pass,
-    ) -> PassResult {
+    fn outcome(&self, member: &mut Member, view: &View, acted: &Result<(), PassError>, pass: &mut Pass) -> PassResult {
         let Some(validation) = member.validation() else { return PassResult::Pending(None) };
         if validation.objects.is_none() {
             // The running workloads decide which of two members is refused.
-            if member.is_good() && view.target.observer.is_awaiting_leftovers() {
+            if member.has_valid_inputs() && view.target.observer.is_awaiting_leftovers() {
                 return PassResult::Pending(None);
             }
             return PassResult::Outcome(Outcome::BadInput);
@@ -131,7 +123,7 @@ impl Reporter<'_> {
         if !member.gate.is_open && !member.is_removed() {
             return member.gate.reconciled();
         }
-        let is_own = is_object_of(member, name, view);
+        let is_own = is_object_of(member, view);
         let counts = |key: &Key| !self.withheld.has(key);
         let settled = match self.executor.settled_member(acted, is_own, counts) {
             Ok(settled) => settled,
@@ -140,12 +132,12 @@ impl Reporter<'_> {
                 return if stopped.is_reported {
                     PassResult::Outcome(Outcome::Failed { error, is_terminal: stopped.is_terminal })
                 } else {
-                    PassResult::Pending(Some(format!("CloudControllerManager {name}: {error}")))
+                    PassResult::Pending(Some(format!("CloudControllerManager {}: {error}", member.name)))
                 };
             }
         };
         if member.is_removed() {
-            let left = self.left_of(member, observer, name);
+            let left = self.left_of(member, observer);
             return PassResult::Outcome(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
         }
         let is_left_alone = |key: &Key| self.is_left_alone(member, observer, key);
@@ -165,10 +157,10 @@ impl Reporter<'_> {
     }
 
     /// Returns the remaining objects of a removed member, except kept ones, and the locations that may contain unseen objects.
-    fn left_of(&self, member: &Member, observer: &Observer, name: &str) -> Vec<String> {
+    fn left_of(&self, member: &Member, observer: &Observer) -> Vec<String> {
         let prune_decisions = observer.prune_decisions(&[]).into_iter();
         let own = prune_decisions
-            .filter(|(_, live, decision)| owner(live) == name && !matches!(decision, PruneDecision::Keep(_)));
+            .filter(|(_, live, decision)| owner(live) == member.name && !matches!(decision, PruneDecision::Keep(_)));
         let left = own.map(|(location, live, _)| key_of(location.kind, live));
         let left = left.filter(|key| !self.withheld.has(key)).map(|key| key.to_string());
         // An object of the member may be in any location of the inventory. A location that the operator may not read counts only if an
@@ -199,12 +191,12 @@ impl Reporter<'_> {
     }
 
     /// Logs, keeps and writes the outcome of a member.
-    async fn report(&self, (member, name): (&mut Member, &str), outcome: Outcome, view: &mut View, pass: &mut Pass) {
-        self.executor.log(&mut member.progress.logged, log_line(name, &outcome, member.stage.validation()));
+    async fn report(&self, member: &mut Member, outcome: Outcome, view: &mut View, pass: &mut Pass) {
+        self.executor.log(&mut member.progress.logged, log_line(&member.name, &outcome, member.stage.validation()));
         // The guard decides again, because it has used the previous outcome.
         let is_other = member.progress.update(outcome);
         pass.due.extend((is_other && member.has_waiting_nodes()).then(Instant::now));
-        let reported = self.write((member, name), view, pass).await;
+        let reported = self.write(member, view, pass).await;
         pass.retrying.extend(reported.err());
         pass.due.extend(member.progress.due());
     }
@@ -263,9 +255,9 @@ fn log_line(name: &str, outcome: &Outcome, validation: Option<&Validation>) -> L
 }
 
 /// Whether an object belongs to a member: it is planned, or it is live with the member's label. The inventory belongs to all members.
-pub(super) fn is_object_of(member: &Member, name: &str, view: &View) -> impl Fn(&Key) -> bool + use<> {
+pub(super) fn is_object_of(member: &Member, view: &View) -> impl Fn(&Key) -> bool + use<> {
     let inventory = Key::new(&CONFIG_MAP, &view.settings.own_namespace, inventory::NAME);
-    let live = live_of(&view.target.observer, name).map(|(location, live)| key_of(location.kind, live));
+    let live = live_of(&view.target.observer, &member.name).map(|(location, live)| key_of(location.kind, live));
     let planned = member.planned().iter().map(Object::key);
     let keys: BTreeSet<_> = live.chain(planned).chain([inventory]).collect();
     move |key| keys.contains(key)
@@ -292,7 +284,7 @@ mod tests {
         let member = Member::validated(validation);
         ccms.members.insert("cluster".into(), member);
         let (reporter, members) = ccms.reporter(&observer);
-        let left = reporter.left_of(&members["cluster"], &observer, "cluster");
+        let left = reporter.left_of(&members["cluster"], &observer);
         assert!(
             matches!(&left[..], [location] if location.contains("serviceaccounts in namespace kube-system")),
             "{left:?}"

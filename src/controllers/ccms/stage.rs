@@ -25,7 +25,7 @@ pub(super) enum Stage {
     /// The change to their plan is accepted.
     Accepted(Inputs),
     /// The change to their plan is refused on these grounds. The validation has the problem instead of the plan.
-    Refused(Inputs, Box<Grounds>),
+    ChangeRefused(Inputs, Box<Grounds>),
     /// Another `CloudControllerManager` excludes this one. The next replan validates the inputs again, because the other one may be gone
     /// by then.
     Excluded(Validation),
@@ -50,7 +50,9 @@ impl Stage {
     pub(super) fn validation(&self) -> Option<&Validation> {
         match self {
             Self::Unvalidated => None,
-            Self::Validated(inputs) | Self::Accepted(inputs) | Self::Refused(inputs, _) => Some(&inputs.validation),
+            Self::Validated(inputs) | Self::Accepted(inputs) | Self::ChangeRefused(inputs, _) => {
+                Some(&inputs.validation)
+            }
             Self::Excluded(validation) => Some(validation),
         }
     }
@@ -63,7 +65,7 @@ impl Stage {
     /// Whether the inputs are validated, and the named objects were in this state then.
     pub(super) fn is_current(&self, seen: &[SourceState]) -> bool {
         match self {
-            Self::Validated(inputs) | Self::Accepted(inputs) | Self::Refused(inputs, _) => inputs.seen == seen,
+            Self::Validated(inputs) | Self::Accepted(inputs) | Self::ChangeRefused(inputs, _) => inputs.seen == seen,
             Self::Unvalidated | Self::Excluded(_) => false,
         }
     }
@@ -82,7 +84,7 @@ impl Stage {
             Self::Validated(Inputs { mut validation, seen }) => {
                 let refused = validation.objects.take();
                 validation.configuration = Some(Err(problem));
-                (refused, Self::Refused(Inputs { validation, seen }, Box::new(grounds)))
+                (refused, Self::ChangeRefused(Inputs { validation, seen }, Box::new(grounds)))
             }
             other => (None, other),
         };

@@ -13,6 +13,7 @@ use super::{
     Member,
     guard::record_deletions,
     live_of,
+    missing_fields::MissingStatusFields,
     report::{Reporter, is_object_of},
 };
 use crate::{
@@ -44,21 +45,16 @@ const COUNT_PERIOD: Duration = Duration::from_secs(10);
 
 impl Reporter<'_> {
     /// Writes the status of a member, unless it has not changed.
-    pub(super) async fn write(
-        &self,
-        (member, name): (&mut Member, &str),
-        view: &mut View,
-        pass: &mut Pass,
-    ) -> Result<(), String> {
+    pub(super) async fn write(&self, member: &mut Member, view: &mut View, pass: &mut Pass) -> Result<(), String> {
         let Some(outcome) = &member.progress.last else { return Ok(()) };
         if self.executor.is_dry_run() {
             return Ok(());
         }
-        let Some(live) = view.target.observer.watches.get(&Id::Ccms, name) else { return Ok(()) };
+        let Some(live) = view.target.observer.watches.get(&Id::Ccms, &member.name) else { return Ok(()) };
         let previous = ccm::of(live);
         let annotations = live["metadata"]["annotations"].clone();
         let withheld = self.withheld.why(member, &view.target.observer);
-        let guard = member.guard_report(name, view, &previous, withheld.as_deref());
+        let guard = member.guard_report(view, &previous, withheld.as_deref());
         let gone_nodes = member.gone_nodes(view, &previous);
         let time = now_in_seconds().to_string();
         let is_seen = view.target.observer.watches.seen(&Id::Nodes).is_some_and(Seen::is_synced);
@@ -69,82 +65,90 @@ impl Reporter<'_> {
             cluster: self.cluster,
             outcome,
             preflight: member.gate.rows.as_deref(),
-            workload: workload(member, name, &view.target.observer),
+            workload: workload(member, &view.target.observer),
             nodes: initialization.as_ref(),
             gone_nodes: &gone_nodes,
             guard: Some(&guard),
-            remarks: &(self.executor.remarks(is_object_of(member, name, view))
+            remarks: &(self.executor.remarks(is_object_of(member, view))
                 + &self.may_be_left(member, &view.target.observer)),
             now: &time,
         };
         let whole = ccm::next(&previous, &input);
         let now = Instant::now();
-        let mut next = member.missing_fields.fit(&whole, now).into_owned();
-        if next == previous {
-            member.progress.writer.succeeded();
-            pass.due.extend(member.missing_fields.due());
+        let Member { name, missing_fields, progress, written, .. } = member;
+        let next = missing_fields.fit(&whole, now);
+        if *next == previous {
+            progress.writer.succeeded();
+            pass.due.extend(missing_fields.due());
             return Ok(());
         }
-        let written = member.written.as_ref();
         // Hundreds of nodes may come and go, and other clients watch the status, too.
-        let free = written.map(|(written, _)| *written + COUNT_PERIOD).filter(|free| *free > now);
+        let free = written.as_ref().map(|(written, _)| *written + COUNT_PERIOD).filter(|free| *free > now);
         if let Some(free) = free.filter(|_| is_count_change(&previous, &next)) {
             pass.due.push(free);
             return Ok(());
         }
-        member.progress.writer.ready()?;
-        if !member.progress.writer.grant() {
-            let is_of_another = written.is_some_and(|(_, written)| *written != previous);
-            return Err(if is_of_another {
-                format!("another writer keeps changing the status of CloudControllerManager {name}")
-            } else {
-                format!("the status of CloudControllerManager {name} changes often: it is written less often")
-            });
+        let held_back = if written.as_ref().is_some_and(|(_, written)| *written != previous) {
+            format!("another writer keeps changing the status of CloudControllerManager {name}")
+        } else {
+            format!("the status of CloudControllerManager {name} changes often: it is written less often")
+        };
+        let failure = |cause: &Cause| format!("failed to write the status of CloudControllerManager {name}: {cause}");
+        let write = self.apply_known((&view.target.client, name), missing_fields, (&previous, &whole), now);
+        let answer = progress.writer.send(&held_back, failure, write).await;
+        pass.due.extend(missing_fields.due());
+        let Some((written, next)) = answer? else { return Ok(()) };
+        // The response may contain another client's change, which the watch no longer reports.
+        let metadata = &written["metadata"];
+        let is_same =
+            metadata["generation"].as_i64() == Some(member.generation) && metadata["annotations"] == annotations;
+        if !is_same {
+            view.target.observer.mark_changed(InputKind::Ccms);
+            pass.due.push(Instant::now());
         }
-        let mut answer = self.apply_status(&view.target.client, name, &member.missing_fields.value(&next, now)).await;
+        member.written = Some((Instant::now(), ccm::of(&written)));
+        view.target.observer.watches.put(&Id::Ccms, &member.name, written);
+        let deletions = (&previous.node_deletion, &next.node_deletion);
+        record_deletions(&view.target.events, &member.name, deletions, &gone_nodes);
+        Ok(())
+    }
+
+    /// Applies a status without the fields that the definition lacks. Returns the live object and what was written, or `None` if nothing
+    /// differs without these fields or if the `CloudControllerManager` has just been deleted.
+    async fn apply_known(
+        &self,
+        (client, name): (&Client, &str),
+        missing_fields: &mut MissingStatusFields,
+        (previous, whole): (&Status, &Status),
+        now: Instant,
+    ) -> Result<Option<(Value, Status)>, Cause> {
+        let mut next = missing_fields.fit(whole, now);
+        let mut answer = self.apply_status(client, name, &missing_fields.value(&next, now)).await;
         // The API server may refuse a field that the definition lacks. Only the text of its error shows that.
         if answer.as_ref().is_err_and(|cause| matches!(cause.code(), 422 | 500)) {
-            let is_known = member.missing_fields.due().is_some();
-            let sent = member.missing_fields.value(&next, now);
-            let kept = self.kept_status(&view.target.client, name, &sent).await;
-            if kept.is_ok_and(|kept| member.missing_fields.refused(&sent, &kept.data["status"], now)) {
+            let is_known = missing_fields.due().is_some();
+            let sent = missing_fields.value(&next, now);
+            let kept = self.kept_status(client, name, &sent).await;
+            if kept.is_ok_and(|kept| missing_fields.refused(&sent, &kept.data["status"], now)) {
                 if !is_known {
-                    warn!("CloudControllerManager {name}: {}", member.missing_fields.problem());
+                    warn!("CloudControllerManager {name}: {}", missing_fields.problem());
                 }
-                pass.due.extend(member.missing_fields.due());
-                next = member.missing_fields.fit(&whole, now).into_owned();
-                if next == previous {
-                    return Ok(());
+                next = missing_fields.fit(whole, now);
+                if *next == *previous {
+                    return Ok(None);
                 }
-                answer = self.apply_status(&view.target.client, name, &member.missing_fields.value(&next, now)).await;
+                answer = self.apply_status(client, name, &missing_fields.value(&next, now)).await;
             }
         }
         match answer {
             Ok(written) => {
-                if member.missing_fields.accepted(now) {
+                if missing_fields.accepted(now) {
                     info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
                 }
-                member.progress.writer.succeeded();
-                // The response may contain another client's change, which the watch no longer reports.
-                let metadata = &written["metadata"];
-                let is_same = metadata["generation"].as_i64() == Some(member.generation)
-                    && metadata["annotations"] == annotations;
-                if !is_same {
-                    view.target.observer.mark_changed(InputKind::Ccms);
-                    pass.due.push(Instant::now());
-                }
-                member.written = Some((Instant::now(), ccm::of(&written)));
-                view.target.observer.watches.put(&Id::Ccms, name, written);
-                let deletions = (&previous.node_deletion, &next.node_deletion);
-                record_deletions(&view.target.events, name, deletions, &gone_nodes);
-                Ok(())
+                Ok(Some((written, next.into_owned())))
             }
-            // The CloudControllerManager has just been deleted.
-            Err(cause) if cause.is_absent() => Ok(()),
-            Err(cause) => {
-                let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
-                Err(member.progress.writer.failed(text, cause.retry_after()))
-            }
+            Err(cause) if cause.is_absent() => Ok(None),
+            Err(cause) => Err(cause),
         }
     }
 
@@ -205,12 +209,12 @@ fn has_counts(condition: &Condition) -> bool {
 }
 
 /// Returns the pods of the planned workload of a member, or else of a live one. `None` while the workload has not been seen.
-fn workload(member: &Member, name: &str, observer: &Observer) -> Option<Workload> {
+fn workload(member: &Member, observer: &Observer) -> Option<Workload> {
     if let Some(planned) = member.planned().iter().find(|object| object.pod_spec().is_some_and(is_ccm)) {
         observer.watches.seen(&Id::Ours(Location::of(planned))).filter(|seen| seen.is_synced())?;
         return Some(ccm::workload(planned.kind().kind, observer.live(planned).unwrap_or(&Value::Null)));
     }
-    let mut live = live_of(observer, name);
+    let mut live = live_of(observer, &member.name);
     let live = live.find(|(_, live)| is_ccm(&live["spec"]["template"]["spec"]));
     let none = || (member.validation().is_some() && !observer.is_awaiting_leftovers()).then(Workload::default);
     live.map(|(location, live)| ccm::workload(location.kind.kind, live)).or_else(none)

@@ -95,7 +95,7 @@ fn a_pod_that_is_being_deleted_may_act_as_long_as_its_kubelet_reports() {
         fixture.snapshot.pods = vec![leaving(NODE)];
         let row = row(&fixture, Check::OtherCcm);
         assert_eq!(row.result, expected, "{status}: {row:?}");
-        assert_eq!(row.fix.contains("its Node"), row.fix.contains("leaves etcd with its Node"), "{row:?}");
+        assert_eq!(row.fix.contains("its Node"), row.fix.contains("is removed from etcd with its Node"), "{row:?}");
         assert_eq!(row.fix.contains("delete the pod by force"), expected == CheckResult::Warned, "{row:?}");
     }
 }

@@ -177,10 +177,7 @@ fn nodes_that_wait_are_counted_by_their_reasons() {
     for (why, expected) in [
         (NotInitializing::ControllerOff, "ControllerOff: spec.controllers.cloudNode is Disabled"),
         (NotInitializing::Removed, "Removed: the cloud-controller-manager is removed, or is being removed"),
-        (
-            NotInitializing::BadInput,
-            "BadInput: where to look for the cloud-controller-manager is not known, see Configur",
-        ),
+        (NotInitializing::BadInput, "BadInput: the cloud-controller-manager cannot be identified, see Configur"),
     ] {
         let none = Initialization { total: 50, uninitialized: 0, is_diagnosed: true, waiting: Err(why) };
         let found = after(&done, Some(&none));

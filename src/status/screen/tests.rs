@@ -42,12 +42,12 @@ fn deployment() -> Value {
     })
 }
 
-fn findings() -> Findings {
+fn input() -> StatusInput {
     let condition = |type_: &str, status: &str, message: &str| {
         json!({"type": type_, "status": status, "reason": "AsExpected", "message": message,
             "lastTransitionTime": "2026-01-08T00:00:00Z"})
     };
-    Findings {
+    StatusInput {
         platform: Some("Azure".into()),
         plan: Some(Ok(Plan::Objects { provider: "azure".into(), objects: planned().iter().map(object).collect() })),
         knows_digests: true,
@@ -83,7 +83,7 @@ fn findings() -> Findings {
 
 #[test]
 fn the_screen_shows_everything() {
-    let report = StatusReport::new(&findings(), "managed");
+    let report = StatusReport::new(&input(), "managed");
     let screen = text::screen(&report, NOW.parse().unwrap());
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     insta::assert_snapshot!(screen, @r"
@@ -129,7 +129,7 @@ fn the_screen_shows_everything() {
 
 #[test]
 fn programs_get_the_same_report_with_times() {
-    let report = serde_json::to_value(StatusReport::new(&findings(), "managed")).unwrap();
+    let report = serde_json::to_value(StatusReport::new(&input(), "managed")).unwrap();
     assert_eq!(report["healthy"], true);
     assert_eq!(report["objects"][0]["state"], "unknown");
     assert_eq!(report["objects"][1]["state"], "missing");
@@ -150,20 +150,20 @@ fn programs_get_the_same_report_with_times() {
 
 #[test]
 fn objects_that_differ_or_are_kept_are_reported() {
-    let mut findings = findings();
-    let state = |findings: &Findings| StatusReport::new(findings, "managed").objects[2].state;
-    let set = |findings: &mut Findings, pointer: &str, value: Value| {
-        let live = findings.live[2].as_mut().and_then(Option::as_mut).unwrap();
+    let mut input = input();
+    let state = |input: &StatusInput| StatusReport::new(input, "managed").objects[2].state;
+    let set = |input: &mut StatusInput, pointer: &str, value: Value| {
+        let live = input.live[2].as_mut().and_then(Option::as_mut).unwrap();
         *live.pointer_mut(pointer).unwrap() = value;
     };
-    set(&mut findings, "/spec/replicas", json!(5));
-    assert_eq!(state(&findings), "differs");
-    findings.knows_digests = false;
-    assert_eq!(state(&findings), "unknown");
+    set(&mut input, "/spec/replicas", json!(5));
+    assert_eq!(state(&input), "differs");
+    input.knows_digests = false;
+    assert_eq!(state(&input), "unknown");
     let annotations =
         json!({"name": "azure-ccm", "annotations": {"client.lifecycle.config.k8s.io/mutation": "ignore"}});
-    set(&mut findings, "/metadata", annotations);
-    assert_eq!(state(&findings), "kept");
+    set(&mut input, "/metadata", annotations);
+    assert_eq!(state(&input), "kept");
 }
 
 #[test]
@@ -171,12 +171,13 @@ fn health_is_that_of_the_cluster_operator() {
     let healthy = |available: &str, degraded: &str| {
         let conditions = json!([{"type": "Available", "status": available}, {"type": "Degraded", "status": degraded}]);
         let cluster_operator = Some(Some(json!({"status": {"conditions": conditions}})));
-        StatusReport::new(&Findings { cluster_operator, ..Findings::default() }, "managed").healthy
+        StatusReport::new(&StatusInput { cluster_operator, ..StatusInput::default() }, "managed").healthy
     };
     assert_eq!(healthy("True", "False"), Some(true));
     assert_eq!(healthy("True", "True"), Some(false));
     assert_eq!(healthy("False", "False"), Some(false));
-    let of = |cluster_operator| StatusReport::new(&Findings { cluster_operator, ..Findings::default() }, "managed");
+    let of =
+        |cluster_operator| StatusReport::new(&StatusInput { cluster_operator, ..StatusInput::default() }, "managed");
     assert_eq!(of(Some(None)).healthy, Some(false), "there is no ClusterOperator");
     assert_eq!(of(None).healthy, None, "it cannot be read");
     assert!(text::screen(&of(None), NOW.parse().unwrap()).starts_with("Cluster    unknown: "));
@@ -188,7 +189,7 @@ fn a_workload_without_a_ready_pod_is_not_healthy() {
         let mut live = deployment();
         live["status"]["readyReplicas"] = json!(ready);
         live["status"]["conditions"][0]["reason"] = json!("NewReplicaSetAvailable");
-        let report = StatusReport::new(&Findings { live: vec![Some(Some(live))], ..findings() }, "managed");
+        let report = StatusReport::new(&StatusInput { live: vec![Some(Some(live))], ..input() }, "managed");
         let screen = text::screen(&report, NOW.parse().unwrap());
         (report.healthy, report.rollouts[0].state, screen.lines().next().unwrap_or_default().to_owned())
     };
@@ -200,9 +201,9 @@ fn a_workload_without_a_ready_pod_is_not_healthy() {
 #[test]
 fn a_cluster_without_an_operator_is_not_healthy() {
     let report = |now: &str, holder: &str| {
-        let mut findings = Findings { now: now.parse().unwrap(), ..findings() };
-        findings.lease.as_mut().unwrap().as_mut().unwrap()["spec"]["holderIdentity"] = holder.into();
-        StatusReport::new(&findings, "managed")
+        let mut input = StatusInput { now: now.parse().unwrap(), ..input() };
+        input.lease.as_mut().unwrap().as_mut().unwrap()["spec"]["holderIdentity"] = holder.into();
+        StatusReport::new(&input, "managed")
     };
     let line = |report: &StatusReport| text::screen(report, NOW.parse().unwrap()).lines().nth(1).unwrap().to_owned();
     assert_eq!(report(NOW, "a").healthy, Some(true));
@@ -217,7 +218,7 @@ fn a_cluster_without_an_operator_is_not_healthy() {
 
 #[test]
 fn without_a_plan_the_report_says_why() {
-    let why = |plan| StatusReport::new(&Findings { plan: Some(plan), ..Findings::default() }, "managed").why;
+    let why = |plan| StatusReport::new(&StatusInput { plan: Some(plan), ..StatusInput::default() }, "managed").why;
     assert_eq!(why(Ok(Plan::Nothing { why: "no".into() })).as_deref(), Some("nothing to apply: no"));
     assert_eq!(why(Err("bad".into())).as_deref(), Some("there is no plan: bad"));
 }

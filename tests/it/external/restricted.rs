@@ -13,7 +13,6 @@ use ccm_operator::{
     object::{Kind, NODE, Object},
     plan::Plan,
     provider::{
-        Phase,
         catalog::Catalog,
         external::{Pinning, ProviderRequest, read::ExternalProviders, read::ExternalSettings},
         restriction::is_restriction,
@@ -58,7 +57,7 @@ fn planned(root: &TempDir) -> Result<Vec<Object>> {
     let cluster = Facts { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
     let spec = serde_json::from_value(json!({"provider": "acme"}))?;
     let ccm = Ccm { name: "cluster".into(), spec, cluster, skips: Vec::new() };
-    Ok(Plan::new(&catalog, &ccm.facts(), Phase::Cluster)?.objects().to_vec())
+    Ok(Plan::of_ccm(&catalog, &ccm)?.objects().to_vec())
 }
 
 /// A control plane with the planned objects but pods, and roles that let both accounts write all Nodes and Services: what stops them are

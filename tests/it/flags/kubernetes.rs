@@ -8,7 +8,7 @@ use ccm_operator::{
     facts::{ccm::Ccm, cluster::Cluster},
     plan::{Plan, kubernetes::trial::Trial},
     provider::{
-        Phase, embedded,
+        embedded,
         kubernetes::{Descriptor, KubernetesProvider},
     },
 };
@@ -36,8 +36,7 @@ fn ccm(descriptor: &Descriptor) -> Result<Ccm> {
 }
 
 fn starts(provider: &KubernetesProvider) -> Result<Vec<Start>> {
-    let facts = ccm(&provider.descriptor)?.facts();
-    let plan = Plan::new(&embedded::catalog()?, &facts, Phase::Cluster)?;
+    let plan = Plan::of_ccm(&embedded::catalog()?, &ccm(&provider.descriptor)?)?;
     let name = &provider.descriptor.name;
     let mut starts = starts_of_plan(&plan, &format!("{name}/kubernetes"), true)?;
     for start in &mut starts {

@@ -43,7 +43,7 @@ async fn a_pod_that_is_stuck_in_terminating_is_named_with_its_node_and_the_cure(
     );
     assert!(cause.contains("on node control-plane, whose kubelet does not report"), "{cause}");
     assert!(text("fix").contains("kubectl delete pod --force --grace-period=0"), "{found:#}");
-    assert!(text("fix").contains("leaves etcd with its Node"), "{found:#}");
+    assert!(text("fix").contains("is removed from etcd with its Node"), "{found:#}");
     let (_, table, _) = run(&cluster.plane.kubeconfig_admin(), &["worker"]).await?;
     assert!(table.contains("0 of 1 are ready") && table.contains("is being deleted"), "{table}");
 

@@ -9,10 +9,10 @@ use ccm_operator::{
         Error, Plan,
         kubernetes::{
             sources::{self, Source, SourceState},
-            validation::{Validation, needs, validate},
+            validation::{Validation, validate},
         },
     },
-    provider::{Phase, catalog::Catalog, kubernetes::Descriptor},
+    provider::{catalog::Catalog, kubernetes::Descriptor},
     text::yaml,
 };
 use serde_json::{Map, Value, json};
@@ -68,7 +68,8 @@ impl Example {
 
     /// Validates the example, with the objects that it names, as the operator does.
     pub(crate) fn validate(&self, catalog: &Catalog) -> Validation {
-        let named = needs(catalog, &self.ccm);
+        let provider = catalog.kubernetes_of(&self.ccm.spec.provider);
+        let named = provider.map(|provider| sources::named(&provider.descriptor, &self.ccm)).unwrap_or_default();
         let checks = sources::checks(named.iter());
         validate(catalog, &self.ccm, |reference| {
             let is_it = |one: &&Value| {
@@ -87,7 +88,7 @@ impl Example {
 
     /// The planned objects of the example.
     pub(crate) fn planned(&self, catalog: &Catalog) -> Result<Vec<Object>, Error> {
-        Ok(Plan::new(catalog, &self.ccm.clone().facts(), Phase::Cluster)?.objects().to_vec())
+        Ok(Plan::of_ccm(catalog, &self.ccm)?.objects().to_vec())
     }
 }
 
@@ -114,8 +115,8 @@ fn ccm(written: &Value) -> Ccm {
 pub(crate) fn has_services(catalog: &Catalog, ccm: &Ccm) -> bool {
     let mut ccm = ccm.clone();
     ccm.spec.controllers.service = OnByDefault::Enabled;
-    let planned = Plan::new(catalog, &ccm.facts(), Phase::Cluster);
-    !matches!(planned, Err(Error::Asked { field, .. }) if field == "controllers.service")
+    let planned = Plan::of_ccm(catalog, &ccm);
+    !matches!(planned, Err(Error::InvalidSpec { field, .. }) if field == "controllers.service")
 }
 
 /// The smallest `CloudControllerManager` of a provider. A configuration that is required is a key of a Secret.

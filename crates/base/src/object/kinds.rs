@@ -57,6 +57,11 @@ impl Kind {
     const fn usual(self) -> Self {
         Self { is_usual: true, ..self }
     }
+
+    /// Returns the wave for a writer that may not bind roles that do not exist: a binding follows the roles of its wave.
+    pub fn wave_after_roles(&self) -> u8 {
+        self.wave * 2 + u8::from(self.immutable == ["roleRef"])
+    }
 }
 
 /// A kind whose objects create pods from a template.

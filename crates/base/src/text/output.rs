@@ -141,7 +141,9 @@ fn escape(text: &str) -> String {
             '\'' => escaped += "&apos;",
             '\n' => escaped += "&#10;",
             '\t' => escaped += "&#9;",
-            control if terminal::steers(control) || matches!(control, '\u{fffe}' | '\u{ffff}') => escaped.push('?'),
+            control if terminal::controls_terminal(control) || matches!(control, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('?');
+            }
             other => escaped.push(other),
         }
     }
@@ -174,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn a_document_of_json_steers_no_terminal_and_is_read_as_meant() {
+    fn a_document_of_json_controls_no_terminal_and_is_read_as_meant() {
         let text = "a\x1b[2J\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}é\n\t";
         let written = json(&[text]).unwrap();
         assert!(
-            !written.contains(terminal::steers) && written.contains("\\u202e\\u2028\\udb40\\udc41é\\n"),
+            !written.contains(terminal::controls_terminal) && written.contains("\\u202e\\u2028\\udb40\\udc41é\\n"),
             "{written}"
         );
         assert_eq!(serde_json::from_str::<Vec<String>>(&written).unwrap(), [text]);

@@ -7,7 +7,7 @@ use crate::text::Place;
 /// Whether a terminal does more with a character than show it: control characters except line feed and tab, and Unicode
 /// characters that reorder a line, break it in some programs only, or have no width. Source: the properties `Cc`, `Bidi_Control` and
 /// `Default_Ignorable_Code_Point` of the Unicode Character Database.
-pub fn steers(character: char) -> bool {
+pub fn controls_terminal(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t'))
         || matches!(
             character,
@@ -20,13 +20,13 @@ pub fn steers(character: char) -> bool {
 
 /// Replaces each of these characters, so that a terminal can show the text.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if controls_terminal(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Finds the first of these characters in a file, and its place. A carriage return before a line feed is allowed.
 pub fn first(text: &str) -> Option<(Place, char)> {
     let is_break = |at: usize, c: char| c == '\r' && text[at..].starts_with("\r\n");
-    let (at, found) = text.char_indices().find(|(at, c)| steers(*c) && !is_break(*at, *c))?;
+    let (at, found) = text.char_indices().find(|(at, c)| controls_terminal(*c) && !is_break(*at, *c))?;
     let before = &text[..at];
     let line = before.rfind('\n').map_or(0, |at| at + 1);
     let place = Place { line: 1 + before.matches('\n').count(), column: Some(1 + before[line..].chars().count()) };
@@ -36,19 +36,19 @@ pub fn first(text: &str) -> Option<(Place, char)> {
 /// Returns the error for a file or a value with such a character.
 pub fn refusal(found: char) -> String {
     format!(
-        "the character U+{:04X}, which steers a terminal or hides text from its reader: remove it",
+        "the character U+{:04X}, which controls a terminal or hides text from its reader: remove it",
         u32::from(found)
     )
 }
 
 /// Escapes these characters in a JSON document: a program reads the same values.
 pub(super) fn escaped_json(json: String) -> String {
-    if !json.contains(steers) {
+    if !json.contains(controls_terminal) {
         return json;
     }
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
-        if steers(character) {
+        if controls_terminal(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
                 // Writing into a String does not fail.
                 let _ = write!(escaped, "\\u{unit:04x}");
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn nothing_steers_a_terminal() {
         assert_eq!(printable("a\x1b[2J\tb\r\n\u{202e}c"), "a\u{fffd}[2J\tb\u{fffd}\n\u{fffd}c");
-        for steers in
+        for control in
             ['\u{61c}', '\u{85}', '\u{9b}', '\u{2028}', '\u{2029}', '\u{2060}', '\u{2066}', '\u{feff}', '\u{e0041}']
         {
-            assert_eq!(printable(&steers.to_string()), "\u{fffd}", "{steers:?}");
+            assert_eq!(printable(&control.to_string()), "\u{fffd}", "{control:?}");
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
         let others = [0x2028, 0x2029, 0xfff9, 0xfffa, 0xfffb];
         for code in 0..=u32::from(char::MAX) {
             let Some(character) = char::from_u32(code).filter(|c| !c.is_control()) else { continue };
-            assert_eq!(steers(character), is_ignorable(&code) || others.contains(&code), "U+{code:04X}");
+            assert_eq!(controls_terminal(character), is_ignorable(&code) || others.contains(&code), "U+{code:04X}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
         placement::{ApiServer, Distribution},
         spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
     },
-    facts::{Fact, Facts, Platform, cluster::Cluster, distribution::NodesWithAddress, proxy_variables},
+    facts::{Fact, Facts, cluster::Cluster, distribution::NodesWithAddress, proxy_variables},
 };
 
 /// The lease of a cluster's only object, and of each cloud-controller-manager without `--leader-elect-resource-name`.
@@ -163,7 +163,13 @@ impl Ccm {
         named(name, &self.name)
     }
 
-    /// Returns host and port of the API server for pods on the network of any node; `api_server` is for those on the control plane.
+    /// Returns host and port of the API server for pods on the network of the nodes of its placement. `None` means its Service.
+    pub fn api_server(&self) -> Option<(String, String)> {
+        let Cluster { distribution, control_plane_nodes, .. } = self.cluster;
+        api_server(self.spec.placement.api_server.as_ref(), distribution, control_plane_nodes)
+    }
+
+    /// Returns the same for pods on the network of any node.
     pub fn api_server_of_every_node(&self) -> Option<(String, String)> {
         let distribution = self.cluster.distribution;
         let distribution = if distribution.is_local_to_servers() { Distribution::Other } else { distribution };
@@ -179,16 +185,11 @@ impl Ccm {
         proxy_variables(proxy.http_proxy, proxy.https_proxy, proxy.no_proxy)
     }
 
-    /// Returns the facts.
-    pub fn facts(self) -> Facts {
+    /// Returns the facts that manifests may depend on.
+    pub(crate) fn facts(self) -> Facts {
         Facts {
-            platform: Ok(Some(Platform { name: self.spec.provider.clone(), variant: None })),
             namespace: self.spec.namespace.clone(),
-            api_server: Ok(api_server(
-                self.spec.placement.api_server.as_ref(),
-                self.cluster.distribution,
-                self.cluster.control_plane_nodes,
-            )),
+            api_server: Ok(self.api_server()),
             proxy: self.proxy(),
             ccm: Some(self),
             ..Facts::default()

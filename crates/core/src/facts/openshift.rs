@@ -169,7 +169,7 @@ fn user_config_map(name: &str) -> Option<Reference> {
     (!name.is_empty()).then(|| Reference::config_map(USER_NAMESPACE, name))
 }
 
-/// The type of a platform that brings its cloud-controller-manager itself, and the value of `cloudControllerManager.state` that expects one.
+/// The type of a platform that provides its own cloud-controller-manager, and the value of `cloudControllerManager.state` that expects one.
 pub const EXTERNAL: &str = "External";
 
 fn platform_of(spec: &PlatformSpec, status: Option<&PlatformStatus>) -> Result<Platform, Error> {

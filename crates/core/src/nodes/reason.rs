@@ -83,14 +83,14 @@ reasons! {
     12 OtherCloudProviderID "the providerID is of another cloud"
         fix: "Delete the Node and restart its kubelet without the other cloud, or leave the node as it is"
         server: "Leave this server as it is, or let it register again, one server at a time: a k3s or RKE2 server \
-                 whose Node is deleted leaves etcd"
+                 whose Node is deleted is removed from etcd"
     00 NotInstalled "no cloud-controller-manager is installed"
         fix: "Create a CloudControllerManager object for the cloud, or fix what keeps its pods from being created"
         openshift: "Read why in `kubectl describe clusteroperator cloud-controller-manager`, or fix what keeps its \
                     pods from being created"
     29 PodStuckTerminating "the pod of the cloud-controller-manager is stuck in Terminating"
         fix: "Delete the pod by force (`kubectl delete pod --force --grace-period=0`), or its Node if the machine is \
-              gone for good: a k3s or RKE2 server leaves etcd with its Node"
+              gone for good: a k3s or RKE2 server is removed from etcd with its Node"
     04 Unschedulable "the cloud-controller-manager cannot be scheduled"
         fix: "Let its pods tolerate the taints of a node that fits, by spec.placement"
         openshift: "Make a node of the control plane fit: remove the taint, or free the port or the resources that the \
@@ -140,11 +140,11 @@ reasons! {
     23 InstanceStopped "the instance is shut down"
         fix: "Start the instance, or delete the Node"
         server: "Start the instance of this server; delete its Node only if it never comes back: a k3s or RKE2 server \
-                 leaves etcd with it"
+                 is removed from etcd with it"
     22 DeletionRefused "the cloud-controller-manager may not delete the node"
         fix: "If its instance is gone, delete the Node; otherwise correct the configuration or the credentials"
         server: "Correct the configuration or the credentials; delete the Node of this server only if its instance is \
-                 gone: a k3s or RKE2 server leaves etcd with it"
+                 gone: a k3s or RKE2 server is removed from etcd with it"
     25 NoPodCIDR "the node has no subnet for pods"
         fix: "Let exactly one controller allocate subnets for pods, with enough of them"
     24 NoRoute "there is no route to the pods of the node"

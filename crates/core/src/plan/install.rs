@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::placement::{ApiServer, Distribution},
-    facts::{Facts, ccm::api_server},
+    facts::ccm::api_server,
     object::Object,
     provider::kubernetes::{CONTROL_PLANE_LABEL, KubernetesProvider},
     text::yaml,
@@ -172,7 +172,7 @@ impl Installation<'_> {
             mount(&mut object, CERTIFICATE_PATH, json!({"name": CERTIFICATE, "secret": source}));
         }
         let endpoint = api_server(self.api_server.as_ref(), self.distribution, self.control_plane_nodes);
-        common_environment(&mut object, &Facts { api_server: Ok(endpoint), ..Facts::default() });
+        common_environment(&mut object, endpoint.as_ref(), &[]);
         object.value().clone()
     }
 }

@@ -12,8 +12,6 @@ pub mod sources;
 pub mod trial;
 pub mod validation;
 
-use std::borrow::Cow;
-
 use serde_json::{Map, Value};
 
 use crate::{
@@ -23,7 +21,7 @@ use crate::{
     },
     object::{
         Object, container_name, each_text,
-        reference::{self, Reference},
+        reference::{self, Digests, Reference},
     },
     plan::{
         Error, needs,
@@ -60,10 +58,14 @@ fn check(provider: &KubernetesProvider, ccm: &Ccm) -> Result<(), Error> {
     unfit.map_or(Ok(()), |(field, problem)| Err(check::asked(ccm, &field, problem)))
 }
 
-/// Plans the objects that should exist.
-pub(super) fn objects(provider: &KubernetesProvider, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+/// Plans the objects that should exist. The digests are of the ConfigMaps and Secrets that it names; `None` without a cluster.
+pub(super) fn objects(
+    provider: &KubernetesProvider,
+    ccm: &Ccm,
+    digests: Option<Digests>,
+) -> Result<Vec<Object>, Error> {
     check(provider, ccm)?;
-    let mut objects = planned(provider, facts, ccm)?;
+    let mut objects = planned(provider, ccm, digests)?;
     objects.extend(guard::objects(provider, ccm)?);
     // The sort is stable, and manifests are in the order of applying already.
     objects.sort_by_key(|object| object.kind().wave);
@@ -71,18 +73,20 @@ pub(super) fn objects(provider: &KubernetesProvider, facts: &Facts, ccm: &Ccm) -
 }
 
 /// Plans the objects of a checked `CloudControllerManager`, without the guard of nodes.
-fn planned(provider: &KubernetesProvider, facts: &Facts, ccm: &Ccm) -> Result<Vec<Object>, Error> {
+fn planned(provider: &KubernetesProvider, ccm: &Ccm, digests: Option<Digests>) -> Result<Vec<Object>, Error> {
     let descriptor = &provider.descriptor;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let has_budget = placement::replicas(ccm) > 1;
     let initializes = ccm.controllers().any(|controller| controller == Controller::CloudNode);
     let inline = files::inline(descriptor, ccm);
-    let mut facts = with_digest(facts, inline.as_ref());
     // Its flags cover only the controllers that it runs itself.
-    if let Cow::Owned(own) = descriptor.own(ccm) {
-        facts.to_mut().ccm = Some(own);
+    let mut facts = Facts { digests, ..descriptor.own(ccm).into_owned().facts() };
+    if let Some(planned) = &inline {
+        // So that its change restarts the pods immediately and only once.
+        let reference = Reference::config_map(planned.namespace(), planned.name());
+        facts.digests.get_or_insert_default().insert(reference, reference::digest(planned.value()));
     }
-    let on_every_node = Facts { api_server: Ok(ccm.api_server_of_every_node()), ..facts.clone().into_owned() };
+    let on_every_node = ccm.api_server_of_every_node();
     let is_planned = |one: &&Object| {
         (has_budget || one.kind().kind != "PodDisruptionBudget") && (initializes || !descriptor.is_of_node_manager(one))
     };
@@ -100,14 +104,12 @@ fn planned(provider: &KubernetesProvider, facts: &Facts, ccm: &Ccm) -> Result<Ve
             images::set(descriptor, &mut object, ccm)?;
             substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, &facts)?;
             further_arguments(&mut object, ccm);
-            if descriptor.is_of_node_manager(manifest) {
-                substitute::common_environment(&mut object, &on_every_node);
-            } else {
-                substitute::common_environment(&mut object, &facts);
-            }
             files::mount(descriptor, &mut object, ccm);
             // The pods of the node manager run on every node.
-            if !descriptor.is_of_node_manager(manifest) {
+            if descriptor.is_of_node_manager(manifest) {
+                substitute::common_environment(&mut object, on_every_node.as_ref(), &facts.proxy);
+            } else {
+                substitute::common_environment(&mut object, facts.api_server(), &facts.proxy);
                 placement::place(&mut object, ccm, descriptor.images.values())?;
             }
             ports(&mut object, ccm);
@@ -118,15 +120,6 @@ fn planned(provider: &KubernetesProvider, facts: &Facts, ccm: &Ccm) -> Result<Ve
         .collect::<Result<Vec<_>, Error>>()?;
     objects.extend(inline);
     Ok(objects)
-}
-
-/// Adds the digest of a planned ConfigMap to the facts, so that its change restarts the pods immediately and only once.
-fn with_digest<'a>(facts: &'a Facts, planned: Option<&Object>) -> Cow<'a, Facts> {
-    let Some(planned) = planned else { return Cow::Borrowed(facts) };
-    let reference = Reference::config_map(planned.namespace(), planned.name());
-    let mut digests = facts.digests.clone().unwrap_or_default();
-    digests.insert(reference, reference::digest(planned.value()));
-    Cow::Owned(Facts { digests: Some(digests), ..facts.clone() })
 }
 
 /// Sets the fields that distinguish the objects of several `CloudControllerManager`s: names, instance label, namespace.

@@ -15,7 +15,7 @@ use crate::{
     object::{self, Object, each_text, items},
     plan::{Error, substitute},
     provider::{
-        Common, Describe, Descriptor, FactOrText, ImageSource, Phase, ProviderFlavor, Sources,
+        Common, Descriptor, DescriptorFields, FactOrText, ImageSource, Phase, ProviderFlavor, Sources,
         folder::{ParsedProvider, arguments},
     },
     text::{output::table, suggest::did_you_mean},
@@ -110,7 +110,7 @@ fn shared<S: Serializer>(text: &Rc<str>, serializer: S) -> Result<S::Ok, S::Erro
 
 impl Summary {
     /// Summarizes one flavor of a built-in provider, with the digest of its package and the version of the program.
-    pub fn of<D: Describe>(provider: &ProviderFlavor<D>, digest: &str, version: &str) -> Self {
+    pub fn of<D: DescriptorFields>(provider: &ProviderFlavor<D>, digest: &str, version: &str) -> Self {
         let Common { name, platform, .. } = provider.descriptor.common();
         let phases = [("cluster", &provider.manifests), ("bootstrap", &provider.bootstrap_manifests)];
         Self {

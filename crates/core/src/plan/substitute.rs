@@ -22,7 +22,7 @@ pub(super) fn cluster(provider: &OpenShiftProvider, manifest: &Object, facts: &F
     namespace(&mut object, &facts.namespace);
     images(provider, &mut object, facts)?;
     values((&descriptor.arguments, &descriptor.environment), &mut object, facts)?;
-    common_environment(&mut object, facts);
+    common_environment(&mut object, facts.api_server(), &facts.proxy);
     replicas(&mut object, facts);
     config_hash(&mut object, facts)?;
     Ok(object)
@@ -129,11 +129,15 @@ pub(super) fn config_hash(object: &mut Object, facts: &Facts) -> Result<(), Erro
 
 /// Sets the API server's internal name and the proxy. Pods on the host's network cannot use the Service's address: it
 /// needs a pod network, which needs initialized nodes, which need these pods.
-pub(super) fn common_environment(object: &mut Object, facts: &Facts) {
-    let endpoint = facts.api_server.as_ref().ok().and_then(Option::as_ref);
-    let endpoint = endpoint.map(|(host, port)| [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)]);
+pub(super) fn common_environment(
+    object: &mut Object,
+    api_server: Option<&(String, String)>,
+    proxy: &[(&'static str, String)],
+) {
+    let endpoint =
+        api_server.map(|(host, port)| [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)]);
     for container in containers_mut(object, &["containers"]) {
-        let proxy = facts.proxy.iter().map(|(name, value)| (*name, value));
+        let proxy = proxy.iter().map(|(name, value)| (*name, value));
         let variables = endpoint.into_iter().flatten().chain(proxy);
         set_variables(container, variables.map(|(name, value)| (name, value.clone())));
     }

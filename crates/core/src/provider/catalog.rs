@@ -11,7 +11,8 @@ use std::{
 use crate::{
     facts::{EXTERNAL, Facts, Platform},
     provider::{
-        Describe, Error, KubernetesProvider, OpenShiftProvider, Provider, ProviderFlavor, external::Refused, folder,
+        DescriptorFields, Error, KubernetesProvider, OpenShiftProvider, Provider, ProviderFlavor,
+        external::RefusedProvider, folder,
     },
     text::suggest::did_you_mean,
 };
@@ -21,7 +22,7 @@ use crate::{
 pub struct Catalog {
     // Shared, because a process keeps the built-in providers in addition to the used ones.
     all: Vec<Arc<Provider>>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedProvider>,
     /// The names of the built-in providers that an external one replaces.
     replaced: Vec<String>,
 }
@@ -43,7 +44,7 @@ impl Catalog {
     /// Adds an external provider. Refuses it if a built-in provider with its name or platform exists that it must not replace.
     pub fn add(&mut self, added: &Arc<Provider>) {
         if let Err(why) = self.try_add(added) {
-            self.refuse(Refused { names: BTreeSet::from([added.name.clone()]), why });
+            self.refuse(RefusedProvider { names: BTreeSet::from([added.name.clone()]), why });
         }
     }
 
@@ -76,17 +77,17 @@ impl Catalog {
     }
 
     /// Prevents the use of all providers, because the name of the refused one is unknown.
-    pub fn refuse(&mut self, refused: Refused) {
+    pub fn refuse(&mut self, refused: RefusedProvider) {
         self.refused.push(refused);
     }
 
     /// Returns the requested external providers that are not used.
-    pub fn refused(&self) -> &[Refused] {
+    pub fn refused(&self) -> &[RefusedProvider] {
         &self.refused
     }
 
     /// Fails if an external provider is refused, because then nothing is applied.
-    pub fn check(&self) -> Result<(), Refused> {
+    pub fn check(&self) -> Result<(), RefusedProvider> {
         self.refused.first().map_or(Ok(()), |refused| Err(refused.clone()))
     }
 
@@ -130,7 +131,7 @@ impl Catalog {
     }
 
     /// Refuses a built-in provider that must not be used.
-    fn check_replaced<'a, D: Describe>(
+    fn check_replaced<'a, D: DescriptorFields>(
         &self,
         provider: &'a ProviderFlavor<D>,
     ) -> Result<&'a ProviderFlavor<D>, String> {
@@ -152,7 +153,7 @@ impl Catalog {
             (EXTERNAL, Some(name)) if self.providers().any(|one| one.origin.is_some()) => {
                 format!("no provider that is given serves platform External with the name {name:?}")
             }
-            (EXTERNAL, _) => "platform External brings its cloud-controller-manager itself".into(),
+            (EXTERNAL, _) => "platform External provides its own cloud-controller-manager".into(),
             ("None", _) => "platform None has no cloud and needs no cloud-controller-manager".into(),
             (other, _) => {
                 let hint = did_you_mean(other, self.providers().map(|one| one.descriptor.platform.type_.as_str()));

@@ -38,7 +38,7 @@ pub struct Common<'a> {
 }
 
 /// The descriptor of a flavor.
-pub trait Describe {
+pub trait DescriptorFields {
     /// The fields of every flavor.
     fn common(&self) -> Common<'_>;
 }
@@ -70,7 +70,7 @@ pub struct Descriptor {
     pub services: Services,
 }
 
-impl Describe for Descriptor {
+impl DescriptorFields for Descriptor {
     fn common(&self) -> Common<'_> {
         Common {
             name: &self.name,

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     error::{brief, message},
     object::reference::is_digest,
-    provider::{Describe, Error, Provider, folder::ParsedProvider, package::Package},
+    provider::{DescriptorFields, Error, Provider, folder::ParsedProvider, package::Package},
     text::output::printable,
 };
 
@@ -109,14 +109,14 @@ impl ExternalProvider {
 /// An external provider that is requested and refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", printable(&message(&format!("the external provider {} is refused: {why}", self.title()))))]
-pub struct Refused {
+pub struct RefusedProvider {
     /// The names that the provider may have, for messages. None of them is verified, so a refusal prevents the use of all providers.
     pub names: BTreeSet<String>,
     /// The reason and its fix, for messages.
     pub why: String,
 }
 
-impl Refused {
+impl RefusedProvider {
     fn title(&self) -> String {
         let names: Vec<_> = self.names.iter().map(|name| brief(name)).collect();
         if names.is_empty() { "that is enabled".to_owned() } else { names.join(" or ") }
@@ -132,7 +132,7 @@ impl ProviderRequest {
     }
 
     /// Reads the environment variables, if they enable an external provider.
-    pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Refused> {
+    pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, RefusedProvider> {
         let given = |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let name = given(CLOUD_PROVIDER);
         match given(ENABLE).as_deref() {
@@ -140,7 +140,7 @@ impl ProviderRequest {
             Some("true") => {}
             Some(other) => {
                 let why = format!("{ENABLE} is {other:?}: it must be \"true\" or \"false\"");
-                return Err(Refused { names: name.into_iter().collect(), why });
+                return Err(RefusedProvider { names: name.into_iter().collect(), why });
             }
         }
         let hash = given(HASH).map(|hash| if hash.contains(':') { hash } else { format!("sha256:{hash}") });
@@ -157,17 +157,17 @@ impl ProviderRequest {
     }
 
     /// Returns the path, or a refusal if none is given.
-    pub fn given_path(&self) -> Result<&Path, Refused> {
+    pub fn given_path(&self) -> Result<&Path, RefusedProvider> {
         self.path.as_deref().ok_or_else(|| self.refused("no path is given".to_owned()))
     }
 
     /// Checks the form of the digest, and that it is given if it is required.
-    pub fn check_pin(&self, pinning: Pinning) -> Result<(), Refused> {
+    pub fn check_pin(&self, pinning: Pinning) -> Result<(), RefusedProvider> {
         match &self.digest {
             None if pinning == Pinning::Required => {
                 let path = self.path.as_deref().unwrap_or(Path::new("PATH")).display();
                 Err(self.refused(format!(
-                    "no digest is given, so its files could be anybody's: look at them, then give --provider {path}{PIN}… with the digest \
+                    "no digest is given, so the files are not verified: review them, then give --provider {path}{PIN}… with the digest \
                      that `ccm-operator provider digest {path}` prints"
                 )))
             }
@@ -183,7 +183,7 @@ impl ProviderRequest {
         &self,
         (name, digest): (&str, &str),
         parsed_providers: &[ParsedProvider],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusedProvider> {
         if let Some(expected) = self.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(self.refused(format!(
                 "expected the digest {expected}, found {digest} at {}: somebody has changed it, or the digest is of another one \
@@ -206,9 +206,9 @@ impl ProviderRequest {
     }
 
     /// Refuses the request under every name that the provider may have.
-    pub fn refused(&self, why: String) -> Refused {
+    pub fn refused(&self, why: String) -> RefusedProvider {
         let of_path = self.path.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-        Refused { names: self.name.iter().cloned().chain(of_path).collect(), why }
+        RefusedProvider { names: self.name.iter().cloned().chain(of_path).collect(), why }
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{
     error::brief,
     object::{self, Object, permissions},
     provider::{
-        Describe, Described, Descriptor, Error, Flavor, KubernetesProvider, OpenShiftProvider, Phase, Platform,
-        ProviderFlavor, kubernetes, renamed,
+        AnyDescriptor, Descriptor, DescriptorFields, Error, Flavor, KubernetesProvider, OpenShiftProvider, Phase,
+        Platform, ProviderFlavor, kubernetes, renamed,
     },
     text::{
         Place, terminal,
@@ -44,7 +44,7 @@ pub struct ParsedProvider {
     /// Every readable manifest, in the order of the files.
     pub manifests: Vec<Manifest>,
     /// Its descriptor, if it is readable.
-    pub descriptor: Option<Described>,
+    pub descriptor: Option<AnyDescriptor>,
     /// The reasons why the operator would refuse the folder. See also [`ParsedProvider::misfits`].
     pub defects: Vec<Error>,
     /// The lines of the descriptor.
@@ -169,7 +169,7 @@ impl ParsedProvider {
         let documents =
             yaml::documents_with_lines(text).map_err(|error| Error::new(path, error.place, error.message))?;
         for (value, lines) in &documents {
-            if let Some((pointer, found)) = steering(value) {
+            if let Some((pointer, found)) = control_character(value) {
                 let place = Place::line(lines.of(&pointer));
                 self.defects.push(Error::new(path, Some(place), terminal::refusal(found)));
             }
@@ -200,8 +200,8 @@ impl ParsedProvider {
             }
         }
         let descriptor = match self.flavor {
-            Flavor::OpenShift => yaml::from_str(text).map(Described::OpenShift),
-            Flavor::Kubernetes => yaml::from_str(text).map(Described::Kubernetes),
+            Flavor::OpenShift => yaml::from_str(text).map(AnyDescriptor::OpenShift),
+            Flavor::Kubernetes => yaml::from_str(text).map(AnyDescriptor::Kubernetes),
         };
         let descriptor = descriptor.map_err(|error| Error::new(path, error.place, error.message))?;
         let name = self.descriptor.insert(descriptor).common().name.to_owned();
@@ -248,12 +248,12 @@ impl ParsedProvider {
 
     /// Returns the descriptor, if it is readable and of the flavor openshift.
     pub fn of_openshift(&self) -> Option<&Descriptor> {
-        if let Some(Described::OpenShift(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
+        if let Some(AnyDescriptor::OpenShift(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
 
     /// Returns the descriptor, if it is readable and of the flavor kubernetes.
     pub fn of_kubernetes(&self) -> Option<&kubernetes::Descriptor> {
-        if let Some(Described::Kubernetes(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
+        if let Some(AnyDescriptor::Kubernetes(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
 
     /// Returns the platform that it serves, if the descriptor is readable.
@@ -324,8 +324,8 @@ pub fn arguments(container: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the JSON pointer of the first text of a document that would control a terminal, and the character, which YAML can escape.
-fn steering(document: &Value) -> Option<(String, char)> {
-    let of_text = |text: &str| text.chars().find(|c| terminal::steers(*c));
+fn control_character(document: &Value) -> Option<(String, char)> {
+    let of_text = |text: &str| text.chars().find(|c| terminal::controls_terminal(*c));
     limits::first(document, |pointer, value| match value {
         Value::String(text) => Some((pointer.to_owned(), of_text(text)?)),
         Value::Object(members) => members.keys().find_map(|key| of_text(key).map(|what| (child(pointer, key), what))),

@@ -21,7 +21,7 @@ use crate::{
     facts::ccm::{Ccm, Controller},
     object::{KUBE_SYSTEM, Object, container_name, containers},
     provider::{
-        CCM, Common, Describe, ProviderFlavor,
+        CCM, Common, DescriptorFields, ProviderFlavor,
         descriptor::{Services, Sources},
         patterns::is_of,
         versions::Versions,
@@ -189,7 +189,7 @@ fn yes() -> bool {
     true
 }
 
-impl Describe for Descriptor {
+impl DescriptorFields for Descriptor {
     fn common(&self) -> Common<'_> {
         Common {
             name: &self.name,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     object::Object,
     provider::{
-        Describe, Error, Origin, ProviderFlavor,
+        DescriptorFields, Error, Origin, ProviderFlavor,
         kubernetes::{INSTANCE_LABEL, workload},
     },
     text::yaml,
@@ -128,7 +128,7 @@ pub(super) fn is_on_every_node(workload: &Object, ccm: Option<&Object>) -> bool 
     workload.kind().kind == "DaemonSet" && !ccm.is_some_and(|ccm| ptr::eq(ccm, workload))
 }
 
-impl<D: Describe> ProviderFlavor<D> {
+impl<D: DescriptorFields> ProviderFlavor<D> {
     /// Adds the policies that restrict the accounts of an external provider. An error is a defect of this build, which the tests
     /// exclude.
     pub fn restricted(mut self, origin: &Origin) -> Result<Self, Error> {

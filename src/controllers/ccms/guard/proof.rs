@@ -36,7 +36,7 @@ fn is_old(asked: Option<Instant>) -> bool {
 
 impl Member {
     /// Asks the API server if necessary, and decides again with its answers. Returns whether it has asked.
-    pub(super) async fn prove(&mut self, name: &str, view: &View, known: &Known<'_>, pass: &mut Pass) -> bool {
+    pub(super) async fn prove(&mut self, view: &View, known: &Known<'_>, pass: &mut Pass) -> bool {
         let Some(ccm) = self.ccm().cloned() else { return false };
         let Some(decision) = &self.guard.decision else { return false };
         let (lifecycle, Some(guard)) = (ccm.spec.controllers.cloud_node_lifecycle, guard_of(view, &ccm)) else {
@@ -46,7 +46,7 @@ impl Member {
             return false;
         }
         let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
-        let previous = status(&view.target.observer, name);
+        let previous = status(&view.target.observer, &self.name);
         let is_known = previous.node_deletion.phase == phase(lifecycle) && ccm::is_guard_known(&previous);
         let is_own = |id: &String| owns(&guard.provider_ids, id);
         // A problem is checked again until it is fixed, and a possible problem is checked while it matters.
@@ -69,7 +69,7 @@ impl Member {
         }
         if is_news {
             let decision = self.decide(&ccm, &guard, known);
-            self.settle(name, (view, &ccm), decision, known.now, pass);
+            self.settle((view, &ccm), decision, known.now, pass);
         }
         is_news
     }

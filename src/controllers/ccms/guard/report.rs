@@ -38,7 +38,8 @@ pub(in super::super) fn record_deletions(
 ) {
     for one in now.waiting.iter().filter(|one| !is_reported(&before.waiting, one)) {
         let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
-        let message = format!("CloudControllerManager {name} {what} delete this node, which stays: {}", one.message);
+        let message =
+            format!("CloudControllerManager {name} {what} delete this node; the operator keeps it: {}", one.message);
         info!("Node {}: {message}", one.node);
         events.of_node((&one.node, &one.uid), "DeletionHeld", true, message);
     }
@@ -88,12 +89,11 @@ fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = 
 impl Member {
     pub(in super::super) fn guard_report(
         &self,
-        name: &str,
         view: &View,
         previous: &Status,
         withheld: Option<&str>,
     ) -> ccm::GuardStatus {
-        let live = withdraw::granted_to(&view.target.observer, name);
+        let live = withdraw::granted_to(&view.target.observer, &self.name);
         let decided = self.guard.decision.as_ref().zip(self.ccm());
         let decided = decided.and_then(|(decision, ccm)| Some((decision, ccm, guard_of(view, ccm)?)));
         let mut report = match decided {
@@ -307,7 +307,7 @@ mod tests {
         let view = view::tests::view(Client::new(Router::new(), "own"), Documents::default(), None);
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
         let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": lifecycle}});
-        let mut member = Member::default();
+        let mut member = Member::new("cluster");
         member.read(&json!({"metadata": {"name": "cluster"}, "spec": spec}), cluster, &view.settings, &view.catalog);
         (view, member)
     }

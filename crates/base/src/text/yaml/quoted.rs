@@ -13,11 +13,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Error;
-use crate::text::terminal::steers;
+use crate::text::terminal::controls_terminal;
 
 /// Whether a document may contain such a text.
 pub(super) fn may_need(document: &str) -> bool {
-    document.contains(steers) || document.lines().any(begins_with_tab)
+    document.contains(controls_terminal) || document.lines().any(begins_with_tab)
 }
 
 fn begins_with_tab(line: &str) -> bool {
@@ -28,7 +28,7 @@ fn begins_with_tab(line: &str) -> bool {
 fn needs(text: &str) -> bool {
     let is_block = || text.contains('\n');
     let mut lines = text.lines().filter(|line| !line.trim_matches(' ').is_empty());
-    text.contains(steers) || (is_block() && lines.next().is_some_and(begins_with_tab))
+    text.contains(controls_terminal) || (is_block() && lines.next().is_some_and(begins_with_tab))
 }
 
 /// Writes a document with quotes around these texts. Each is first written as a word that occurs nowhere else in the document, and
@@ -94,8 +94,10 @@ pub fn quoted(text: &str) -> String {
             '"' | '\\' => write!(quoted, "\\{character}"),
             '\n' => write!(quoted, "\\n"),
             '\t' => write!(quoted, "\\t"),
-            other if steers(other) && u32::from(other) <= 0xffff => write!(quoted, "\\u{:04X}", u32::from(other)),
-            other if steers(other) => write!(quoted, "\\U{:08X}", u32::from(other)),
+            other if controls_terminal(other) && u32::from(other) <= 0xffff => {
+                write!(quoted, "\\u{:04X}", u32::from(other))
+            }
+            other if controls_terminal(other) => write!(quoted, "\\U{:08X}", u32::from(other)),
             other => write!(quoted, "{other}"),
         };
     }
@@ -110,7 +112,7 @@ mod tests {
     use crate::text::yaml::{from_str, to_string};
 
     #[test]
-    fn what_steers_a_terminal_is_escaped_and_read_as_meant() {
+    fn what_controls_a_terminal_is_escaped_and_read_as_meant() {
         for text in [
             "a\u{9b}2J",
             "\u{202e}",
@@ -136,7 +138,7 @@ mod tests {
                 text: [text, {"a": text}], "b\u{9b}": "c\u{9b}", "quoted1": 1, "quoted0q1": "quoted2q",
             });
             let written = to_string(&value).unwrap();
-            assert!(!written.contains(steers), "{written:?}");
+            assert!(!written.contains(controls_terminal), "{written:?}");
             assert_eq!(from_str::<Value>(&written).unwrap(), value, "{written:?}");
         }
         assert_eq!(to_string(&json!({"a": "\tb\nc\n"})).unwrap(), "a: \"\\tb\\nc\\n\"\n");

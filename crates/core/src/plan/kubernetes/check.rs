@@ -9,7 +9,7 @@ use crate::{
 
 /// Returns the error for a field of a `CloudControllerManager`.
 pub(in crate::plan) fn asked(ccm: &Ccm, field: &str, problem: impl Into<String>) -> Error {
-    Error::Asked { ccm: ccm.name.clone(), field: field.to_owned(), problem: problem.into() }
+    Error::InvalidSpec { ccm: ccm.name.clone(), field: field.to_owned(), problem: problem.into() }
 }
 
 /// A field with an unsupported request, and its problem.

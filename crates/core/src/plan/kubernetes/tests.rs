@@ -13,7 +13,7 @@ use crate::{
     api::placement::Distribution,
     facts::{cluster::Cluster, version::Minor},
     plan::Plan,
-    provider::{Phase, embedded},
+    provider::embedded,
     text::yaml,
 };
 
@@ -45,7 +45,7 @@ fn ccm(provider: &str, spec: Value) -> Ccm {
 
 fn planned(ccm: Ccm) -> Result<Vec<Object>, Error> {
     let catalog = embedded::catalog().unwrap();
-    Ok(Plan::new(&catalog, &ccm.facts(), Phase::Cluster)?.objects().to_vec())
+    Ok(Plan::of_ccm(&catalog, &ccm)?.objects().to_vec())
 }
 
 fn of_kind<'a>(objects: &'a [Object], kind: &str) -> &'a Value {

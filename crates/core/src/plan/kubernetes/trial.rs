@@ -85,7 +85,7 @@ impl Trial<'_> {
         let mut checked = ccm.clone();
         checked.spec.controllers.cloud_node_lifecycle = Lifecycle::Rehearsal;
         check(provider, &checked)?;
-        let mut objects = planned(provider, &ccm.clone().facts(), ccm)?;
+        let mut objects = planned(provider, ccm, None)?;
         for object in &mut objects {
             object.set_label(LABEL, self.name);
         }

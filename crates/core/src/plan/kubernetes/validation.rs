@@ -1,19 +1,19 @@
 //! Decides whether the operator can act on a `CloudControllerManager`, and plans its objects (pure).
 
 use super::{
-    choose, guard, ignored, names, reference,
-    sources::{self, InputProblem, Named, SourceState, Use, named},
+    choose, guard, ignored, names, objects, reference,
+    sources::{self, InputProblem, SourceState, Use, named},
 };
 use crate::{
     api::spec::Management,
     error::chain,
-    facts::{Facts, ccm::Ccm},
+    facts::ccm::Ccm,
     object::{
         Object,
         reference::{Digests, Reference},
     },
-    plan::{Error, Plan},
-    provider::{CCM, Origin, Phase, catalog::Catalog, kubernetes::KubernetesProvider, versions::Choice},
+    plan::Error,
+    provider::{CCM, Origin, catalog::Catalog, kubernetes::KubernetesProvider, versions::Choice},
 };
 
 /// The result of validating a `CloudControllerManager` and its inputs, before anything is applied.
@@ -46,11 +46,6 @@ impl Validation {
     }
 }
 
-/// Returns the objects that a `CloudControllerManager` names; none for an unknown provider.
-pub fn needs(catalog: &Catalog, ccm: &Ccm) -> Vec<Named> {
-    catalog.kubernetes_of(&ccm.spec.provider).map(|provider| named(&provider.descriptor, ccm)).unwrap_or_default()
-}
-
 /// Validates the specification of a `CloudControllerManager` and the objects that it names.
 pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> SourceState) -> Validation {
     let provider = match catalog.kubernetes_of(&ccm.spec.provider) {
@@ -75,12 +70,12 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
             configuration = configuration.and_then(|before| checked.map(|more| [before, more].concat()));
         }
     }
-    let facts = Facts { digests: Some(digests), ..ccm.clone().facts() };
-    let planned = Plan::new(catalog, &facts, Phase::Cluster);
+    let is_removed = ccm.spec.management == Management::Removed;
+    let planned = if is_removed { Ok(Vec::new()) } else { objects(provider, ccm, Some(digests)) };
     if let Err(error) = &planned {
         let message = match error {
             // A reader of the status already knows the object.
-            Error::Asked { field, problem, .. } => {
+            Error::InvalidSpec { field, problem, .. } => {
                 if field == "credentials" {
                     credentials = Err(InputProblem { reason: "NotGiven", message: format!("spec.{field}: {problem}") });
                 }
@@ -93,21 +88,19 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
     let image = provider.descriptor.images.get(CCM);
     let version = image.and_then(|image| Some((choose(CCM, image, ccm).ok()?, reference(CCM, image, ccm).ok()?)));
     // A missing input does not prevent the removal.
-    let is_removed = ccm.spec.management == Management::Removed;
     let is_good = (configuration.is_ok() && credentials.is_ok()) || is_removed;
-    let objects = planned.ok().filter(|_| is_good).map(|plan| plan.objects().to_vec());
-    let removed = if is_removed { objects_if_managed(catalog, provider, ccm) } else { Vec::new() };
+    let removed = if is_removed { objects_if_managed(provider, ccm) } else { Vec::new() };
+    let objects = planned.ok().filter(|_| is_good);
     let origin = provider.origin.clone();
     let (configuration, credentials) = (Some(configuration), Some(credentials));
     Validation { configuration, credentials, origin, version, objects, removed }
 }
 
 /// Returns the objects that a `CloudControllerManager` would have if it were managed.
-fn objects_if_managed(catalog: &Catalog, provider: &KubernetesProvider, ccm: &Ccm) -> Vec<Object> {
+fn objects_if_managed(provider: &KubernetesProvider, ccm: &Ccm) -> Vec<Object> {
     let mut wanted = ccm.clone();
     wanted.spec.management = Management::Managed;
-    let plan = Plan::new(catalog, &wanted.facts(), Phase::Cluster);
-    plan.map_or_else(|_| objects_of_any_input(provider, ccm), |plan| plan.objects().to_vec())
+    objects(provider, &wanted, None).unwrap_or_else(|_| objects_of_any_input(provider, ccm))
 }
 
 /// Returns the same objects if planning fails. A current problem of the inputs does not change where the objects are.

@@ -44,7 +44,7 @@ impl PolicyFile {
         let path = self.path.display();
         match &self.digest {
             None if pinning == Pinning::Required => Err(format!(
-                "{FLAG} {path}: no digest is given, so its text could be anybody's: look at it, then give {FLAG} {path}{PIN}… with the \
+                "{FLAG} {path}: no digest is given, so the text is not verified: review it, then give {FLAG} {path}{PIN}… with the \
                  digest that `ccm-operator provider digest {path}` prints"
             )),
             Some(digest) if !is_digest(digest) => {

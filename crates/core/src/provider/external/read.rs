@@ -9,7 +9,7 @@ use crate::{
         Error, Provider,
         catalog::Catalog,
         external::{
-            ExternalProvider, Origin, Pinning, ProviderRequest, Refused,
+            ExternalProvider, Origin, Pinning, ProviderRequest, RefusedProvider,
             policy::{LoadedPolicy, PolicyFile},
         },
         package::read::{self as package, LoadedPackage},
@@ -24,7 +24,7 @@ const MOST_FINDINGS: usize = 10;
 #[derive(Clone, Debug, Default)]
 pub struct ExternalSettings {
     /// The requests of flags and of the environment.
-    pub requests: Vec<Result<ProviderRequest, Refused>>,
+    pub requests: Vec<Result<ProviderRequest, RefusedProvider>>,
     /// The file with the policy for all of them.
     pub policy: Option<PolicyFile>,
     /// The built-in providers that an external provider may replace, by name.
@@ -40,10 +40,8 @@ pub struct ExternalProviders {
     settings: ExternalSettings,
     /// The policy, or the reason why it cannot be read. A policy that was read is not read again.
     policy: Result<LoadedPolicy, String>,
-    /// Each request with its result.
-    entries: Vec<(ProviderRequest, Result<ExternalProvider, Refused>)>,
-    /// The refused requests that have no path to read.
-    refused: Vec<Refused>,
+    /// Each request with its result. A refusal without a request cannot be read again.
+    entries: Vec<(Option<ProviderRequest>, Result<ExternalProvider, RefusedProvider>)>,
 }
 
 impl ExternalProviders {
@@ -56,17 +54,12 @@ impl ExternalProviders {
     pub fn read(built_in: Catalog, mut settings: ExternalSettings) -> Self {
         let requests = std::mem::take(&mut settings.requests);
         let policy = settings.read_policy();
-        let (mut entries, mut refused) = (Vec::new(), Vec::new());
-        for request in requests {
-            match request {
-                Ok(request) => {
-                    let result = settings.read_provider(&request, &policy);
-                    entries.push((request, result));
-                }
-                Err(error) => refused.push(error),
-            }
-        }
-        Self { built_in, settings, policy, entries, refused }
+        let entry = |request: Result<ProviderRequest, RefusedProvider>| {
+            let result = request.clone().and_then(|request| settings.read_provider(&request, &policy));
+            (request.ok(), result)
+        };
+        let entries = requests.into_iter().map(entry).collect();
+        Self { built_in, settings, policy, entries }
     }
 
     /// Reads the refused providers again. Returns whether one of them is accepted now, or refused for another reason.
@@ -76,6 +69,7 @@ impl ExternalProviders {
             self.policy = self.settings.read_policy();
         }
         for (request, result) in self.entries.iter_mut().filter(|(_, result)| result.is_err()) {
+            let Some(request) = request else { continue };
             let again = self.settings.read_provider(request, &self.policy);
             has_changed |= again.is_ok() || again.as_ref().err() != result.as_ref().err();
             *result = again;
@@ -93,7 +87,6 @@ impl ExternalProviders {
                 Err(refused) => catalog.refuse(refused.clone()),
             }
         }
-        self.refused.iter().for_each(|refused| catalog.refuse(refused.clone()));
         catalog
     }
 
@@ -119,8 +112,12 @@ impl ExternalProviders {
 
     /// Returns the paths whose change may lead to another result of [`Self::retry`].
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        let paths = self.entries.iter().filter_map(|(request, _)| request.path.as_deref());
-        let policy = self.settings.policy.as_ref().filter(|_| self.policy.is_err() && !self.entries.is_empty());
+        let paths = self.entries.iter().filter_map(|(request, _)| request.as_ref()?.path.as_deref());
+        let policy = self
+            .settings
+            .policy
+            .as_ref()
+            .filter(|_| self.policy.is_err() && self.entries.iter().any(|(request, _)| request.is_some()));
         paths.chain(policy.map(|file| file.path.as_path()))
     }
 }
@@ -134,7 +131,7 @@ impl ExternalSettings {
         &self,
         request: &ProviderRequest,
         policy: &Result<LoadedPolicy, String>,
-    ) -> Result<ExternalProvider, Refused> {
+    ) -> Result<ExternalProvider, RefusedProvider> {
         let loaded = policy.as_ref().map_err(|why| request.refused(why.clone()))?;
         read_provider(request, &loaded.policy, self.pinning)
     }
@@ -154,7 +151,7 @@ pub fn read_provider(
     request: &ProviderRequest,
     policy: &Policy,
     pinning: Pinning,
-) -> Result<ExternalProvider, Refused> {
+) -> Result<ExternalProvider, RefusedProvider> {
     let path = request.given_path()?;
     request.check_pin(pinning)?;
     let loaded = package::read(path).map_err(|error| request.refused(chain(&error)))?;
@@ -167,7 +164,7 @@ pub fn check_package(
     request: &ProviderRequest,
     loaded: LoadedPackage,
     policy: &Policy,
-) -> Result<ExternalProvider, Refused> {
+) -> Result<ExternalProvider, RefusedProvider> {
     let path = request.given_path()?.display().to_string();
     let LoadedPackage { package, digest, .. } = loaded;
     let parsed_providers = package.parsed_providers();

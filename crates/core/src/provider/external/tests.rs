@@ -37,7 +37,7 @@ fn wanted(path: &Path) -> ProviderRequest {
     ProviderRequest { path: Some(path.to_owned()), digest: Some(digest(path)), name: Some("demo".into()) }
 }
 
-fn catalog(wanted: Vec<Result<ProviderRequest, Refused>>, replace: &[&str]) -> Catalog {
+fn catalog(wanted: Vec<Result<ProviderRequest, RefusedProvider>>, replace: &[&str]) -> Catalog {
     let replace = replace.iter().map(|name| (*name).to_owned()).collect();
     let settings =
         ExternalSettings { requests: wanted, replace, pinning: Pinning::Required, ..ExternalSettings::default() };
@@ -207,7 +207,7 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     let external = with("{type: External, platformName: demo}", &[]);
     assert_eq!(select(&external, "External", Some("demo")).as_deref(), Ok("demo"));
     assert!(select(&external, "External", Some("other")).unwrap_err().contains("with the name \"other\""));
-    assert!(select(&external, "External", None).unwrap_err().contains("brings its cloud-controller-manager itself"));
+    assert!(select(&external, "External", None).unwrap_err().contains("provides its own cloud-controller-manager"));
 }
 
 /// The settings of a process: this folder, and a policy.
@@ -246,7 +246,7 @@ fn a_policy_is_used_with_its_digest_only() {
     assert_eq!(used.refused(), []);
     let origin = used.kubernetes_of("demo").unwrap().origin.clone().unwrap();
     assert_eq!(origin.policy_exceptions, ["external-host-namespace: hostPID"]);
-    assert_refused(&read(None), "demo", "no digest is given, so its text could be anybody's");
+    assert_refused(&read(None), "demo", "no digest is given, so the text is not verified");
     assert_refused(&read(None), "demo", &format!("`ccm-operator provider digest {}` prints", file.display()));
     assert_refused(&read(Some("sha256:12")), "demo", "\"sha256:12\" is no digest");
     assert_refused(&read(Some(&zeros)), "demo", &format!("expected the digest {zeros}, found {digest}"));

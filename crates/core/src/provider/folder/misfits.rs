@@ -8,7 +8,9 @@ use super::{ParsedProvider, arguments};
 use crate::{
     error::brief,
     object,
-    provider::{Common, Describe, Error, FactOrText, Flavor, Phase, Sources, ValueSource, kubernetes, patterns},
+    provider::{
+        Common, DescriptorFields, Error, FactOrText, Flavor, Phase, Sources, ValueSource, kubernetes, patterns,
+    },
     text::{suggest::Hints, work, yaml::outline::child},
 };
 

@@ -55,7 +55,7 @@ fn planned(files: &BTreeMap<String, String>, name: &str, namespace: &str) -> Vec
     }
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
     let ccm = Ccm { name: name.into(), spec: serde_json::from_value(spec).unwrap(), cluster, skips: Vec::new() };
-    let plan = Plan::new(&catalog, &ccm.facts(), Phase::Cluster).unwrap();
+    let plan = Plan::of_ccm(&catalog, &ccm).unwrap();
     let restrictions = plan.objects().iter().filter(|object| is_restriction(object.value()));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     restrictions

@@ -6,7 +6,7 @@ use crate::{
     facts::{ccm::Ccm, cluster::Cluster},
     plan::Plan,
     provider::{
-        CCM, Phase,
+        CCM,
         catalog::Catalog,
         folder::{self, parsed_providers_of},
         verify::{Policy, check_external, verify},
@@ -112,7 +112,7 @@ fn every_combination_breaks_no_rule_and_is_planned() {
         let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
         assert_eq!(catalog.providers().count(), usize::from(options.flavors.contains(&Flavor::OpenShift)));
         if options.flavors.contains(&Flavor::Kubernetes) {
-            let plan = Plan::new(&catalog, &ccm(&options).facts(), Phase::Cluster);
+            let plan = Plan::of_ccm(&catalog, &ccm(&options));
             let plan = plan.unwrap_or_else(|error| panic!("{error}: {options:?}"));
             assert!(plan.objects().len() > 6, "{options:?}");
         }
@@ -140,7 +140,7 @@ fn what_is_asked_for_reaches_the_pod() {
     options.credentials = [("ACME_TOKEN".into(), "token".into())].into();
     let files = files(&options).unwrap();
     let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
-    let plan = Plan::new(&catalog, &ccm(&options).facts(), Phase::Cluster).unwrap();
+    let plan = Plan::of_ccm(&catalog, &ccm(&options)).unwrap();
     let workload = plan.objects().iter().find(|one| one.kind().kind == "Deployment").unwrap();
     let container = &workload.pod_spec().unwrap()["containers"][0];
     assert_eq!(container["image"], format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}"));

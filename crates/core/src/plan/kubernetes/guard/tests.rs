@@ -6,7 +6,7 @@ use crate::{
     facts::{cluster::Cluster, version::Minor},
     nodes::node::{ALLOW_CONTROL_PLANE, ETCD_LABEL, KEEP, UNINITIALIZED},
     plan::Plan,
-    provider::{Phase, kubernetes::CONTROL_PLANE_LABEL},
+    provider::kubernetes::CONTROL_PLANE_LABEL,
     text::yaml,
 };
 
@@ -20,7 +20,7 @@ fn ccm(name: &str, lifecycle: &str) -> Ccm {
 /// The objects of the guard.
 fn planned(name: &str, lifecycle: &str) -> Vec<Object> {
     let catalog = embedded::catalog().unwrap();
-    let plan = Plan::new(&catalog, &ccm(name, lifecycle).facts(), Phase::Cluster).unwrap();
+    let plan = Plan::of_ccm(&catalog, &ccm(name, lifecycle)).unwrap();
     plan.objects().iter().filter(|object| is_of_guard(object.value())).cloned().collect()
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     facts::{cluster::Cluster, version::Minor},
     object::Object,
-    plan::kubernetes::validation::{Validation, needs, validate},
+    plan::kubernetes::validation::{Validation, validate},
     provider::embedded,
 };
 
@@ -33,7 +33,7 @@ fn secret(data: &[(&str, &str)]) -> Value {
 fn validated(config: &Value, creds: &Value, trust: &Value) -> Validation {
     let ccm = vsphere();
     let catalog = embedded::catalog().unwrap();
-    let checks = checks(needs(&catalog, &ccm).iter());
+    let checks = checks(named(&catalog.kubernetes_of("vsphere").unwrap().descriptor, &ccm).iter());
     validate(&catalog, &ccm, |reference| {
         let object = match reference.name.as_str() {
             "config" => config,

@@ -209,8 +209,7 @@ fn pinned_catalog() -> Catalog {
 
 /// The image of Exoscale's CCM for this `spec.image`, or the reason why there is none.
 fn image_of(catalog: &Catalog, image: Value) -> Result<String, String> {
-    let facts = ccm("exoscale", json!({"image": image})).facts();
-    let plan = Plan::new(catalog, &facts, Phase::Cluster).map_err(|error| error.to_string())?;
+    let plan = Plan::of_ccm(catalog, &ccm("exoscale", json!({"image": image}))).map_err(|error| error.to_string())?;
     Ok(pod(plan.objects())["containers"][0]["image"].as_str().unwrap().to_owned())
 }
 

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::*;
 use crate::{
-    facts::Facts,
     plan::kubernetes::objects,
     provider::{Flavor, folder::parsed_providers_of, kubernetes::KubernetesProvider},
     text::work,
@@ -111,11 +110,10 @@ fn the_work_for_a_plan_grows_with_the_size_of_the_provider() {
         "cloudConfig": {"configMapRef": {"name": "a", "key": "b"}}, "credentials": {"secretRef": {"name": "s"}},
     });
     let ccm = ccm("example", asked);
-    let facts = Facts { digests: Some(reference::Digests::default()), ..ccm.clone().facts() };
     let steps = |files: &[(String, String)]| {
         work::of(|| {
             if let Ok(provider) = read(files) {
-                assert!(objects(&provider, &facts, &ccm).is_ok());
+                assert!(objects(&provider, &ccm, Some(Digests::default())).is_ok());
             }
         })
     };

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::{
-    facts::Facts,
     plan::kubernetes::objects,
     provider::{Flavor, folder::parsed_providers_of, kubernetes::KubernetesProvider},
 };
@@ -48,8 +47,7 @@ fn no_value_in_a_manifest_makes_the_plan_panic() {
         });
         let asked = if name == "azure" { asked } else { json!({"placement": asked["placement"]}) };
         let ccm = ccm(name, asked);
-        let facts = Facts { digests: Some(reference::Digests::default()), ..ccm.clone().facts() };
-        assert!(objects(&provider, &facts, &ccm).is_ok());
+        assert!(objects(&provider, &ccm, Some(Digests::default())).is_ok());
         for index in 0..provider.manifests.len() {
             let mut all = Vec::new();
             pointers(provider.manifests[index].value(), "", &mut all);
@@ -59,7 +57,7 @@ fn no_value_in_a_manifest_makes_the_plan_panic() {
             }) {
                 let Some(changed) = with(&provider, index, pointer, &value) else { continue };
                 tried += 1;
-                drop(objects(&changed, &facts, &ccm));
+                drop(objects(&changed, &ccm, Some(Digests::default())));
             }
         }
     }
@@ -88,8 +86,7 @@ fn what_is_in_the_way_is_named() {
         }
         let mut provider = provider.clone();
         provider.manifests[deployment] = Object::new(changed).unwrap();
-        let facts = Facts { digests: Some(reference::Digests::default()), ..ccm.clone().facts() };
-        let error = objects(&provider, &facts, &ccm).unwrap_err().to_string();
+        let error = objects(&provider, &ccm, Some(Digests::default())).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use super::pods::fields;
 use crate::{
     error::brief,
     provider::{
-        Common, Describe, Phase,
+        Common, DescriptorFields, Phase,
         folder::Manifest,
         restriction,
         verify::parts::{Defects, Part, RuleInput, items},
