@@ -29,8 +29,8 @@ pub struct LimitFlags {
     pub image_pull_secrets: Vec<String>,
 
     /// The leases that a CloudControllerManager may name in spec.leaderElection.leaseName, comma-separated, in addition to
-    /// cloud-controller-manager, which for names other than cluster is followed by - and the name; on clusters other than OpenShift
-    /// [default: none].
+    /// cloud-controller-manager, and cloud-controller-manager-NAME for an object that is not named cluster; on clusters other than
+    /// OpenShift [default: none].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
     pub leases: Vec<String>,
 }

@@ -86,10 +86,11 @@ impl Fleet for OpenShiftFleet {
 
     async fn report_pending(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
         let is_gated = self.gated_since.is_some();
-        if (pass.watch_problem.is_some() || is_gated) && self.problem(view, pass).is_some() {
-            return self.report(view, PassResult::Pending(None), pass).await;
+        match self.problem(view, pass).filter(|_| pass.watch_problem.is_some() || is_gated) {
+            Some(problem) => self.report_outcome(view, Outcome::failed(problem), pass).await,
+            None if is_gated => pass.retrying.extend(pending),
+            None => pass.waiting.extend(pending),
         }
-        if is_gated { &mut pass.retrying } else { &mut pass.waiting }.extend(pending);
         self.conclude(view, pass);
     }
 
@@ -207,8 +208,8 @@ impl OpenShiftFleet {
 
     async fn apply(&mut self, view: &mut View) -> PassResult {
         let Some(plan) = self.plan.clone() else {
-            // Every input was seen, so one is bad: a problem, which takes precedence.
-            return PassResult::Pending(None);
+            // Every input was seen, so one is bad.
+            return PassResult::failed(self.bad_input.clone().unwrap_or_default(), true);
         };
         let gone = view.gone_provider();
         if let Some(name) = &gone

@@ -100,7 +100,7 @@ impl StepsInput<'_> {
     /// Returns the steps for a cluster. If it already has another cloud-controller-manager, the migration comes first.
     pub(crate) fn first(&self, others: &[Existing]) -> InitSteps {
         let migrate = others.first().map(|other| {
-            let title = format!("Unless both are to run: migrate from {}, which keeps what it is told", other.key());
+            let title = format!("Unless both are to run: migrate from {}, which keeps its settings", other.key());
             let command = format!("ccm-operator init --from-existing{}{}", self.access.flags(), self.flags);
             step(title, [format!("{command} --dest-dir {}", self.file("migration"))])
         });

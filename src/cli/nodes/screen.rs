@@ -43,16 +43,16 @@ fn row(node: &Diagnosis, now: Timestamp) -> [String; 5] {
     [node.node.clone(), or_none(&node.provider), state(node, now), reasons, or_none(&shortened(&node.provider_id))]
 }
 
-/// Lists each reason once for each fix, with the number of its nodes, because the fix can differ between nodes.
+/// Lists the reasons in the order of fixing, each with the number of its nodes, and once for each fix, which can differ between nodes.
 fn what_to_do(report: &NodesReport) -> String {
-    let mut reasons: BTreeMap<(Reason, &str), usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<(usize, Reason, &str), usize> = BTreeMap::new();
     for Finding { reason, fix, .. } in report.nodes.iter().flat_map(|node| &node.findings) {
-        *reasons.entry((*reason, fix)).or_default() += 1;
+        *reasons.entry((reason.rank(), *reason, fix)).or_default() += 1;
     }
     if reasons.is_empty() {
         return String::new();
     }
-    let row = |((reason, fix), count): (&(Reason, &str), &usize)| {
+    let row = |((_, reason, fix), count): (&(usize, Reason, &str), &usize)| {
         [reason.to_string(), count.to_string(), format!("{fix} (`ccm-operator explain {}`)", reason.id())]
     };
     let rows: Vec<_> = reasons.iter().map(row).collect();

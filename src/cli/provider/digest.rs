@@ -26,7 +26,7 @@ use crate::{
 pub struct DigestArgs {
     /// A provider's folder, tar or OCI image layout (standard error shows the detected form); the *.yaml of a policy for providers; or a
     /// name from `provider list`. `./NAME` is always a path.
-    #[arg(value_name = "PATH|NAME")]
+    #[arg(value_name = "NAME|PATH")]
     pub target: String,
 
     /// The format of the output.

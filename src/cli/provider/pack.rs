@@ -24,7 +24,7 @@ pub struct PackArgs {
     /// A provider's folder, tar or OCI image layout; or a name from `provider list`. `./NAME` is always a path.
     ///
     /// A package that the operator would refuse is written with a warning. `provider verify` fails for it.
-    #[arg(value_name = "PATH|NAME")]
+    #[arg(value_name = "NAME|PATH")]
     pub target: String,
 
     /// The file to write; with -, the standard output, the digest is on standard error [default: NAME.tar, or NAME.yaml with --configmap].

@@ -57,12 +57,12 @@ impl KubernetesFleet {
                 pass.due.push(Instant::now());
                 break;
             }
-            let before = member.written.as_ref().map(|(at, _)| *at);
             match reporter.outcome(member, view, acted, pass) {
-                PassResult::Outcome(outcome) => reporter.report(member, outcome, view, pass).await,
+                PassResult::Outcome(outcome) => {
+                    written += usize::from(reporter.report(member, outcome, view, pass).await);
+                }
                 PassResult::Pending(reason) => pass.retrying.extend(reason),
             }
-            written += usize::from(member.written.as_ref().map(|(at, _)| *at) != before);
             pass.due.extend(member.progress.due());
         }
     }
@@ -190,15 +190,16 @@ impl Reporter<'_> {
         format!("; may be left, because the operator may not look at or delete it: {}", names.join(", "))
     }
 
-    /// Logs, keeps and writes the outcome of a member.
-    async fn report(&self, member: &mut Member, outcome: Outcome, view: &mut View, pass: &mut Pass) {
+    /// Logs, keeps and writes the outcome of a member. Returns whether its status was written.
+    async fn report(&self, member: &mut Member, outcome: Outcome, view: &mut View, pass: &mut Pass) -> bool {
         self.executor.log(&mut member.progress.logged, log_line(&member.name, &outcome, member.stage.validation()));
         // The guard decides again, because it has used the previous outcome.
         let is_other = member.progress.update(outcome);
         pass.due.extend((is_other && member.has_waiting_nodes()).then(Instant::now));
-        let reported = self.write(member, view, pass).await;
-        pass.retrying.extend(reported.err());
+        let written = self.write(member, view, pass).await;
+        pass.retrying.extend(written.as_ref().err().cloned());
         pass.due.extend(member.progress.due());
+        written.unwrap_or_default()
     }
 }
 

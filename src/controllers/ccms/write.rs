@@ -44,13 +44,13 @@ use crate::{
 const COUNT_PERIOD: Duration = Duration::from_secs(10);
 
 impl Reporter<'_> {
-    /// Writes the status of a member, unless it has not changed.
-    pub(super) async fn write(&self, member: &mut Member, view: &mut View, pass: &mut Pass) -> Result<(), String> {
-        let Some(outcome) = &member.progress.last else { return Ok(()) };
+    /// Writes the status of a member, unless it has not changed. Returns whether it was written.
+    pub(super) async fn write(&self, member: &mut Member, view: &mut View, pass: &mut Pass) -> Result<bool, String> {
+        let Some(outcome) = &member.progress.last else { return Ok(false) };
         if self.executor.is_dry_run() {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(live) = view.target.observer.watches.get(&Id::Ccms, &member.name) else { return Ok(()) };
+        let Some(live) = view.target.observer.watches.get(&Id::Ccms, &member.name) else { return Ok(false) };
         let previous = ccm::of(live);
         let annotations = live["metadata"]["annotations"].clone();
         let withheld = self.withheld.why(member, &view.target.observer);
@@ -80,13 +80,13 @@ impl Reporter<'_> {
         if *next == previous {
             progress.writer.succeeded();
             pass.due.extend(missing_fields.due());
-            return Ok(());
+            return Ok(false);
         }
         // Hundreds of nodes may come and go, and other clients watch the status, too.
         let free = written.as_ref().map(|(written, _)| *written + COUNT_PERIOD).filter(|free| *free > now);
         if let Some(free) = free.filter(|_| is_count_change(&previous, &next)) {
             pass.due.push(free);
-            return Ok(());
+            return Ok(false);
         }
         let held_back = if written.as_ref().is_some_and(|(_, written)| *written != previous) {
             format!("another writer keeps changing the status of CloudControllerManager {name}")
@@ -97,7 +97,7 @@ impl Reporter<'_> {
         let write = self.apply_known((&view.target.client, name), missing_fields, (&previous, &whole), now);
         let answer = progress.writer.send(&held_back, failure, write).await;
         pass.due.extend(missing_fields.due());
-        let Some((written, next)) = answer? else { return Ok(()) };
+        let Some((written, next)) = answer? else { return Ok(false) };
         // The response may contain another client's change, which the watch no longer reports.
         let metadata = &written["metadata"];
         let is_same =
@@ -110,7 +110,7 @@ impl Reporter<'_> {
         view.target.observer.watches.put(&Id::Ccms, &member.name, written);
         let deletions = (&previous.node_deletion, &next.node_deletion);
         record_deletions(&view.target.events, &member.name, deletions, &gone_nodes);
-        Ok(())
+        Ok(true)
     }
 
     /// Applies a status without the fields that the definition lacks. Returns the live object and what was written, or `None` if nothing

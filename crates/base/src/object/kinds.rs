@@ -19,7 +19,7 @@ pub struct Kind {
     pub is_usual: bool,
     /// The immutable fields, as the API server names them: an object with another value there is recreated.
     pub immutable: &'static [&'static str],
-    /// The fields that are immutable if the API server reports them as forbidden. They can be invalid for other reasons.
+    /// The fields that are immutable if the API server reports a change of them as forbidden. Other errors about them prove nothing.
     pub forbidden: &'static [&'static str],
     /// The JSON pointer of its pod specification.
     pub pods: Option<&'static str>,

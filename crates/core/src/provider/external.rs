@@ -187,7 +187,7 @@ impl ProviderRequest {
         if let Some(expected) = self.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(self.refused(format!(
                 "expected the digest {expected}, found {digest} at {}: somebody has changed it, or the digest is of another one \
-                 or of another form: a folder and its tar have one digest, an image layout another",
+                 or of another form: an image layout has another digest than its folder or tar",
                 self.path.as_deref().unwrap_or(Path::new("")).display()
             )));
         }
