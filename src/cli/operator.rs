@@ -257,7 +257,7 @@ impl<'a> ProcessSettings<'a> {
             cipher_suites: operator.tls_cipher_suites.clone(),
         });
         ViewSettings {
-            facts: facts::Settings {
+            cluster: facts::Settings {
                 namespace: common.namespace.clone(),
                 release_version: common.release_version.clone().filter(|version| !version.is_empty()),
                 tls: tls.unwrap_or_default(),

@@ -270,12 +270,12 @@ impl OpenShiftFleet {
             return Ok(());
         }
         let before = view.status();
-        let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
+        let version = view.settings.cluster.release_version.as_deref().unwrap_or("unknown");
         if self.is_short_rollout(outcome, &before, version) && view.target.observer.status_object().is_some() {
             return Ok(());
         }
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
-        let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.facts.namespace);
+        let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.cluster.namespace);
         // Without a plan the objects that a previous process has applied still exist. Without an inventory only this list shows the
         // locations of objects of an earlier plan.
         let keeps_list = self.plan.is_none() || view.target.observer.inventory().is_none();

@@ -35,8 +35,8 @@ use crate::{
 /// The settings of a process.
 #[derive(Clone, Debug)]
 pub struct ViewSettings {
-    /// Facts from the command line.
-    pub facts: Settings,
+    /// The settings of an OpenShift cluster.
+    pub cluster: Settings,
     /// The namespace that the process runs in.
     pub own_namespace: String,
     /// Whether the operator runs in this process.
@@ -87,7 +87,7 @@ impl View {
         let observer = &mut target.observer;
         if settings.namespaces.is_empty() {
             // Watches all documents at once, so that on OpenShift they need not wait for the Infrastructure.
-            observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
+            observer.want_documents(Documents::needed(&settings.cluster, settings.with_config_sync, None).collect());
             observer.watch_status();
         } else {
             observer.watch_given_kubernetes();
@@ -101,7 +101,7 @@ impl View {
             catalog: externals.catalog(),
             externals,
             catalog_changed: false,
-            facts: documents.facts(&settings.facts),
+            facts: documents.facts(&settings.cluster),
             documents,
             settings,
             unreadable: None,
@@ -169,7 +169,7 @@ impl View {
     /// no other document.
     fn watch_ahead(&mut self) {
         if self.single_replica.borrow().is_none() {
-            let facts = self.target.observer.documents_so_far().facts(&self.settings.facts);
+            let facts = self.target.observer.documents_so_far().facts(&self.settings.cluster);
             if let Ok(Some(platform)) = facts.platform {
                 self.publish_topology(facts.single_replica);
                 self.want_documents(Some(&platform));
@@ -178,14 +178,14 @@ impl View {
     }
 
     fn want_documents(&mut self, platform: Option<&Platform>) {
-        let ViewSettings { facts, with_config_sync, .. } = &self.settings;
-        self.target.observer.want_documents(Documents::needed(facts, *with_config_sync, platform).collect());
+        let ViewSettings { cluster, with_config_sync, .. } = &self.settings;
+        self.target.observer.want_documents(Documents::needed(cluster, *with_config_sync, platform).collect());
     }
 
     /// Recomputes the facts of the documents; images and digests have other sources.
     fn update_facts(&mut self) {
         let (images, digests) = (self.facts.images.clone(), self.facts.digests.clone());
-        self.facts = Facts { images, digests, ..self.documents.facts(&self.settings.facts) };
+        self.facts = Facts { images, digests, ..self.documents.facts(&self.settings.cluster) };
     }
 
     /// Reads the images file; returns whether the images have changed.
@@ -330,9 +330,9 @@ pub(super) mod tests {
     /// A cluster with these documents only.
     pub(in crate::controllers) fn view(client: Client, documents: Documents, release_version: Option<&str>) -> View {
         let release_version = release_version.map(Into::into);
-        let facts = Settings { namespace: "managed".into(), release_version, ..Settings::default() };
+        let cluster = Settings { namespace: "managed".into(), release_version, ..Settings::default() };
         let settings = ViewSettings {
-            facts,
+            cluster,
             own_namespace: "own".into(),
             with_operator: false,
             with_config_sync: true,

@@ -56,7 +56,7 @@ impl Told {
         let access = Access { kubeconfig: Some(kubeconfig.to_owned()), ..Access::default() };
         let client = client::connect(&access, request::REQUEST_TIMEOUT, None, None).await?;
         let settings = ViewSettings {
-            facts: Settings {
+            cluster: Settings {
                 namespace: NAMESPACE.to_owned(),
                 release_version: Some(VERSION.to_owned()),
                 ..Settings::default()
