@@ -219,7 +219,7 @@ async fn missing_permissions(
 ) -> Result<ReadResult<Vec<String>>, Error> {
     let unseen = |why: String, command: String| Ok(Err(Unseen { what: "permissions".to_owned(), why, command }));
     if let Ok(None) = seen(read::get(client, &SERVICE_ACCOUNT, operator_namespace, NAME).await, NAME, String::new())? {
-        let why = format!("there is no {}", describe_objects(&SERVICE_ACCOUNT, operator_namespace, NAME));
+        let why = format!("the operator is not installed: there is no ServiceAccount {operator_namespace}/{NAME}");
         let provider = &ccm.spec.provider;
         let command = format!("install the operator: ccm-operator render install --providers {provider}");
         return unseen(why, command);

@@ -99,7 +99,7 @@ pub(super) fn run(args: &InstallArgs) -> anyhow::Result<()> {
     let externals = args.external.externals(Pinning::Optional)?;
     let files = files(args, &externals)?;
     if args.image.is_none() {
-        say("the operator's image is a placeholder: give --image to replace it");
+        say("warning: the operator's image is a placeholder: give --image to replace it");
     }
     args.destination.write(&files)
 }
