@@ -24,7 +24,7 @@ use crate::{
     cluster::{
         access_review,
         read::{self, Error},
-        request::{self, Cause, NO_DEADLINE, describe_objects},
+        request::{self, Cause, NO_DEADLINE},
     },
     error::chain,
     evidence,
