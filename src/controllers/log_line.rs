@@ -11,16 +11,8 @@ pub(super) struct LogLine {
 }
 
 impl LogLine {
-    pub(super) fn info(text: String) -> Self {
-        Self { level: Level::INFO, text, dry_run: None }
-    }
-
-    pub(super) fn warning(text: String) -> Self {
-        Self { level: Level::WARN, text, dry_run: None }
-    }
-
-    pub(super) fn error(text: String) -> Self {
-        Self { level: Level::ERROR, text, dry_run: None }
+    pub(super) fn new(level: Level, text: String) -> Self {
+        Self { level, text, dry_run: None }
     }
 
     /// Sets the text for a dry run.

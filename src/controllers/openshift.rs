@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use tracing::warn;
+use tracing::{Level, warn};
 
 use crate::{
     apply::{inventory::Inventory, ownership::FIELD_MANAGER},
@@ -304,11 +304,13 @@ impl OpenShiftFleet {
     fn log(&mut self, outcome: &Outcome) {
         let line = match outcome {
             Outcome::Nothing(why) => {
-                LogLine::info(outcome.summary()).in_dry_run(&format!("nothing would be applied: {why}"))
+                LogLine::new(Level::INFO, outcome.summary()).in_dry_run(&format!("nothing would be applied: {why}"))
             }
-            Outcome::Failed { error, .. } | Outcome::Stuck(_, error) => LogLine::error(format!("degraded: {error}"))
-                .in_dry_run(&format!("the operator would be degraded: {error}")),
-            _ => LogLine::info(outcome.summary()),
+            Outcome::Failed { error, .. } | Outcome::Stuck(_, error) => {
+                LogLine::new(Level::ERROR, format!("degraded: {error}"))
+                    .in_dry_run(&format!("the operator would be degraded: {error}"))
+            }
+            _ => LogLine::new(Level::INFO, outcome.summary()),
         };
         self.executor.log(&mut self.progress.logged, line);
     }

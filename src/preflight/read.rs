@@ -220,8 +220,7 @@ async fn missing_permissions(
     let unseen = |why: String, command: String| Ok(Err(Unseen { what: "permissions".to_owned(), why, command }));
     if let Ok(None) = seen(read::get(client, &SERVICE_ACCOUNT, operator_namespace, NAME).await, NAME, String::new())? {
         let why = format!("the operator is not installed: there is no ServiceAccount {operator_namespace}/{NAME}");
-        let provider = &ccm.spec.provider;
-        let command = format!("install the operator: ccm-operator render install --providers {provider}");
+        let command = format!("install the operator: ccm-operator render install --providers {}", ccm.spec.provider);
         return unseen(why, command);
     }
     let plan = Plan::of_ccm(catalog, ccm);

@@ -266,7 +266,9 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
         (None, Some(passed)) => still(passed),
         (None, None) => condition(PREFLIGHT_PASSED, "Unknown", "NotChecked", "only a first installation is checked"),
     };
-    let of_nodes = |type_: &str, known: Option<(&str, &str, String)>, not_known: &str| match (known, before(type_)) {
+    // The reasons why the initialization is Unknown are about the spec, which has changed since.
+    let kept = |type_: &str| before(type_).filter(|one| type_ != NODES_INITIALIZED || one.status != "Unknown");
+    let of_nodes = |type_: &str, known: Option<(&str, &str, String)>, not_known: &str| match (known, kept(type_)) {
         (Some((status, reason, message)), _) => condition(type_, status, reason, &message),
         (None, Some(before)) => still(before),
         (None, None) => condition(type_, "Unknown", "NotChecked", not_known),
@@ -289,7 +291,7 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
             of_input(CREDENTIALS_FOUND, credentials),
             of_input(VERSION_SUPPORTED, supported),
             preflight,
-            of_nodes(NODES_INITIALIZED, diagnosed.map(initialization), "the nodes have not been seen yet"),
+            of_nodes(NODES_INITIALIZED, diagnosed.map(initialization), "the nodes are not checked yet"),
             of_nodes(NODE_DELETION_SAFE, is_safe, "there was nothing to delete yet"),
         ],
         provider: provider(previous, input),

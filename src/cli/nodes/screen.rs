@@ -1,6 +1,6 @@
 //! Prints nodes for people (pure).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -35,19 +35,19 @@ pub(super) fn all(report: &NodesReport, now: Timestamp) -> String {
 }
 
 fn row(node: &Diagnosis, now: Timestamp) -> [String; 5] {
-    let (first, others) = match node.findings.as_slice() {
-        [] => (NONE.to_owned(), Vec::new()),
-        [first, others @ ..] => (first.reason.to_string(), others.iter().map(|one| one.reason.id()).collect()),
-    };
-    let reasons = [&[first.as_str()][..], &others].concat().join(", ");
+    let mut all: Vec<_> = node.findings.iter().map(|finding| finding.reason).collect();
+    all.dedup();
+    let others = all.iter().skip(1).map(|one| one.id().to_owned());
+    let reasons = or_none(&all.first().map(Reason::to_string).into_iter().chain(others).collect::<Vec<_>>().join(", "));
     [node.node.clone(), or_none(&node.provider), state(node, now), reasons, or_none(&shortened(&node.provider_id))]
 }
 
 /// Lists the reasons in the order of fixing, each with the number of its nodes, and once for each fix, which can differ between nodes.
 fn what_to_do(report: &NodesReport) -> String {
     let mut reasons: BTreeMap<(usize, Reason, &str), usize> = BTreeMap::new();
-    for Finding { reason, fix, .. } in report.nodes.iter().flat_map(|node| &node.findings) {
-        *reasons.entry((reason.rank(), *reason, fix)).or_default() += 1;
+    for node in &report.nodes {
+        let of_node = node.findings.iter().map(|Finding { reason, fix, .. }| (reason.rank(), *reason, fix.as_str()));
+        of_node.collect::<BTreeSet<_>>().into_iter().for_each(|one| *reasons.entry(one).or_default() += 1);
     }
     if reasons.is_empty() {
         return String::new();
@@ -170,7 +170,7 @@ mod tests {
         let report = NodesReport {
             nodes: vec![
                 node(name, State::Initialized, &[]),
-                node("b", State::Uninitialized, &[CredentialsRefused, NoZone]),
+                node("b", State::Uninitialized, &[CredentialsRefused, CredentialsRefused, NoZone]),
                 node("c", State::Uninitialized, &[CredentialsRefused]),
                 node("d\x1b[2J", State::Deleted, &[]),
             ],

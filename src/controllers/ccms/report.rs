@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tracing::Level;
 
 use super::{
     KubernetesFleet, Member,
@@ -250,8 +251,8 @@ fn log_line(name: &str, outcome: &Outcome, validation: Option<&Validation>) -> L
     };
     let line = |text: &str| format!("CloudControllerManager {name}: {text}");
     match problem {
-        Some(problem) => LogLine::warning(line(&problem)).in_dry_run(&line(&problem)),
-        None => LogLine::info(line(&outcome.summary())),
+        Some(problem) => LogLine::new(Level::WARN, line(&problem)).in_dry_run(&line(&problem)),
+        None => LogLine::new(Level::INFO, line(&outcome.summary())),
     }
 }
 

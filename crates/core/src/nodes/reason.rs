@@ -85,7 +85,8 @@ reasons! {
         server: "Leave this server as it is, or let it register again, one server at a time: a k3s or RKE2 server \
                  whose Node is deleted is removed from etcd"
     00 NotInstalled "no cloud-controller-manager is installed"
-        fix: "Create a CloudControllerManager object for the cloud, or fix what keeps its pods from being created"
+        fix: "Create a CloudControllerManager object for the cloud; if there is one, see its status, or what keeps its \
+              pods from being created"
         openshift: "Read why in `kubectl describe clusteroperator cloud-controller-manager`, or fix what keeps its \
                     pods from being created"
     29 PodStuckTerminating "the pod of the cloud-controller-manager is stuck in Terminating"

@@ -45,7 +45,10 @@ impl<'a> CcmContext<'a> {
         diagnosed.ask_controller(evidence);
         diagnosed.ask_lease(evidence);
         diagnosed.ask_others(evidence);
-        diagnosed.ask_permissions();
+        // The operator creates the permissions with the workload.
+        if ccm.is_installed != Some(false) {
+            diagnosed.ask_permissions();
+        }
         diagnosed
     }
 

@@ -153,7 +153,15 @@ fn not_ready(node: &mut Node) {
 
 /// Each reason with a change that shows only this reason for `a`, and a similar change that does not show it.
 const CASES: &[(Reason, Change, Change)] = &[
-    (Reason::NotInstalled, |e| e.ccms[0].is_installed = Some(false), |e| e.ccms[0].is_installed = None),
+    (
+        Reason::NotInstalled,
+        |e| {
+            e.ccms[0].is_installed = Some(false);
+            // Its role does not exist either.
+            e.ccms[0].missing_permissions = Some(vec!["get nodes".into()]);
+        },
+        |e| e.ccms[0].is_installed = None,
+    ),
     (
         Reason::NotInstalled,
         |e| {
