@@ -119,7 +119,7 @@ async fn install(machine: &Machine, plane: &ControlPlane, rendered: &TempDir) ->
         "address": "127.0.0.1", "readOnlyPort": KUBELET_PORT,
     });
     machine.write("/var/lib/kubelet/config.yaml", &kubelet.to_string()).await?;
-    machine.write("/var/lib/kubelet/kubeadm-flags.env", "").await
+    machine.write("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\n").await
 }
 
 /// Succeeds if the kubelet has a single pod, the CCM, whose probes have succeeded without a restart.
