@@ -83,8 +83,8 @@ impl StatusWriter {
             return Ok(());
         }
         let held_back = "another writer keeps changing the status: it is written less often";
-        let budget = || authority.write_budget();
-        let write = status::write::write(&view.target.client, live, (manager, own), is_well, budget);
+        let (client, budget) = (&view.target.client, || authority.write_budget());
+        let write = status::write::write(client, live, (manager, own), is_well, budget);
         if let Some(written) = self.send(held_back, status::write::failure, write).await? {
             view.target.observer.watches.put(&Id::Status, status::write::NAME, written);
             view.remember_status();

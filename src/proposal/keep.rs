@@ -1,6 +1,6 @@
 //! The fields of a `CloudControllerManager` that make it behave like an existing cloud-controller-manager (pure).
 //!
-//! No setting is dropped silently: each argument and variable is kept, or is reported with the consequence.
+//! Nothing is dropped silently: each argument and variable is kept, or is reported with the consequence.
 
 use std::collections::BTreeMap;
 

@@ -263,6 +263,8 @@ fn a_folder_that_is_no_package_is_refused_with_a_reason() -> Result<()> {
             &["pack", "exoscale", "-o", "none/x.tar"],
             "none/x.tar: a package has the name of its provider: write none/exoscale.tar",
         ),
+        // Its name would have the extension.
+        (&["pack", "exoscale", "-o", "exoscale.txt"], "exoscale.txt: a package has the name of its provider: write"),
         (&["pack", "exoscale", "--oci-layout", "demo"], "demo: a package has the name of its provider: write exoscale"),
         (&["pack", "exoscale", "--oci-layout", "x", "--configmap"], "cannot be used with"),
     ] {

@@ -125,8 +125,13 @@ async fn two_clusters_converge_in_one_process_and_one_that_hangs_does_not_block_
         delete(&second).await?;
         comes_back(&second).await?;
         ensure!(!exists(&first).await?, "nothing of the first one was held");
-        let repairs = metrics.each_ref().map(|one| one.text().contains("drift_repairs_total{kind=\"Service\"} 1"));
-        ensure!(repairs == [false, true], "the repair is not counted where it was made: {repairs:?}");
+        // Counted when the answer has arrived, which is after the Service exists.
+        eventually("the repair is counted where it was made", LIMIT, async || {
+            let repairs = metrics.each_ref().map(|one| one.text().contains("drift_repairs_total{kind=\"Service\"} 1"));
+            ensure!(repairs == [false, true], "{repairs:?}");
+            Ok(Some(()))
+        })
+        .await?;
         proxy.inject(Vec::new());
         proxy.release();
         comes_back(&first).await?;

@@ -101,13 +101,11 @@ fn check_name(path: &Path, package: &Package, extension: &str) -> anyhow::Result
     let name = package.name();
     // A device keeps its own name.
     let is_file = path.is_file() || path.is_dir() || !path.exists();
-    if is_file && path.file_stem().is_some_and(|stem| stem != name) {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    if is_file && file.strip_suffix(extension).unwrap_or(&file) != name {
         let right = path.with_file_name(format!("{name}{extension}"));
-        return Err(wrong_usage(&format!(
-            "{}: a package has the name of its provider: write {}",
-            path.display(),
-            right.display()
-        )));
+        let (given, right) = (path.display(), right.display());
+        return Err(wrong_usage(&format!("{given}: a package has the name of its provider: write {right}")));
     }
     Ok(())
 }

@@ -209,7 +209,8 @@ impl ClusterContext<'_> {
         match other {
             Some(_) if is_young(&node.created, self.evidence) => {}
             Some((shown, what)) => {
-                let cause = format!("{what} is of a cloud-controller-manager that this operator has not installed");
+                let cause =
+                    format!("{what} belongs to a cloud-controller-manager that this operator has not installed");
                 result.find(found(Reason::CauseUnknown, &shown, cause));
             }
             None => {
