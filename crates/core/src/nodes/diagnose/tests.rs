@@ -869,7 +869,10 @@ fn a_cloud_controller_manager_of_somebody_else_is_no_missing_one() {
     };
     let embedded = strange(|e| e.leases.as_mut().unwrap()[0].name = "k3s-cloud-controller-manager".into());
     assert_eq!(embedded[0].reason, Reason::CauseUnknown);
-    assert!(embedded[0].cause.starts_with("lease kube-system/k3s-cloud-controller-manager belongs to"), "{embedded:#?}");
+    assert!(
+        embedded[0].cause.starts_with("lease kube-system/k3s-cloud-controller-manager belongs to"),
+        "{embedded:#?}"
+    );
     let pods = strange(|e| (e.leases, e.other_pods) = (Some(Vec::new()), Some(vec![pod()])));
     assert!(pods[0].reason == Reason::CauseUnknown && pods[0].cause.starts_with("pod kube-system/ccm-1"), "{pods:#?}");
     assert_eq!(strange(|e| e.nodes[0].created = JUST_NOW.into()), []);
