@@ -48,7 +48,7 @@ Examples:
   printf 'token=%s' \"$HCLOUD_TOKEN\" | ccm-operator init --provider hcloud --credentials - --dest-dir ccm
       asks nothing: the credentials come from the standard input
   ccm-operator init --from-existing
-      finds the cloud-controller-manager of a chart or a manifest, keeps its settings, and prints the steps of the migration and the way back
+      finds the cloud-controller-manager of a chart or a manifest, keeps its settings, and prints the steps there and back
 
 Credentials are lines KEY=VALUE, the manifest of a Secret, or a folder with a file for each key. The keys are those of
 docs/any-kubernetes.md, or the variables that the cloud-controller-manager reads, such as HCLOUD_TOKEN.";

@@ -208,8 +208,8 @@ impl OpenShiftFleet {
 
     async fn apply(&mut self, view: &mut View) -> PassResult {
         let Some(plan) = self.plan.clone() else {
-            // Every input was seen, so one is bad.
-            return PassResult::failed(self.bad_input.clone().unwrap_or_default(), true);
+            // Every input was seen, so one is bad: a problem, which takes precedence.
+            return PassResult::Pending(None);
         };
         let gone = view.gone_provider();
         if let Some(name) = &gone

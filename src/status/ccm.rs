@@ -266,8 +266,9 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
         (None, Some(passed)) => still(passed),
         (None, None) => condition(PREFLIGHT_PASSED, "Unknown", "NotChecked", "only a first installation is checked"),
     };
-    // The reasons why the initialization is Unknown are about the spec, which has changed since.
-    let kept = |type_: &str| before(type_).filter(|one| type_ != NODES_INITIALIZED || one.status != "Unknown");
+    // The reasons why the initialization is Unknown are about the spec, which has changed since if nodes are to be diagnosed.
+    let is_outdated = |one: &&Condition| one.type_ == NODES_INITIALIZED && one.status == "Unknown" && nodes.is_some();
+    let kept = |type_: &str| before(type_).filter(|one| !is_outdated(one));
     let of_nodes = |type_: &str, known: Option<(&str, &str, String)>, not_known: &str| match (known, kept(type_)) {
         (Some((status, reason, message)), _) => condition(type_, status, reason, &message),
         (None, Some(before)) => still(before),

@@ -182,6 +182,7 @@ fn nodes_that_wait_are_counted_by_their_reasons() {
         let none = Initialization { total: 50, uninitialized: 0, is_diagnosed: true, waiting: Err(why) };
         let found = after(&done, Some(&none));
         assert!(shown(&found).starts_with(&format!("NodesInitialized=Unknown {expected}")), "{}", shown(&found));
+        assert_eq!(shown(&after(&found, None)), shown(&found), "nothing is known of the spec");
         // A reason in the spec that is gone does not stay until the nodes are diagnosed.
         let changed = Initialization { is_diagnosed: false, waiting: Ok(Vec::new()), ..none };
         assert!(shown(&after(&found, Some(&changed))).starts_with("NodesInitialized=Unknown NotChecked"), "{why:?}");

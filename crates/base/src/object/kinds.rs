@@ -60,7 +60,7 @@ impl Kind {
 
     /// Returns the wave for a writer that may not bind roles that do not exist: a binding follows the roles of its wave.
     pub fn wave_after_roles(&self) -> u8 {
-        self.wave * 2 + u8::from(self.immutable == ["roleRef"])
+        self.wave * 2 + u8::from(matches!(self.kind, "ClusterRoleBinding" | "RoleBinding"))
     }
 }
 

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_steers_a_terminal() {
+    fn nothing_controls_a_terminal() {
         assert_eq!(printable("a\x1b[2J\tb\r\n\u{202e}c"), "a\u{fffd}[2J\tb\u{fffd}\n\u{fffd}c");
         for control in
             ['\u{61c}', '\u{85}', '\u{9b}', '\u{2028}', '\u{2029}', '\u{2060}', '\u{2066}', '\u{feff}', '\u{e0041}']
