@@ -48,7 +48,7 @@ impl ObservedPod {
         }
         let spec = &live["spec"];
         let main = container(spec);
-        let program = Program::of(live, || catalog.kubernetes().map(|provider| &provider.descriptor))
+        let program = Program::of(live, || catalog.kubernetes_descriptors())
             .or_else(|| is_kube_vip(main).then(|| Program::named(main)));
         let controllers = program.and_then(|program| controllers_of(program, spec));
         let subnets =

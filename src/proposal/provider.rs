@@ -4,7 +4,11 @@ use super::existing::Existing;
 use crate::{
     nodes::{node::Node, observed::flags},
     object,
-    provider::{CCM, catalog::Catalog, kubernetes::KubernetesProvider},
+    provider::{
+        CCM,
+        catalog::Catalog,
+        kubernetes::{Descriptor, KubernetesProvider},
+    },
 };
 
 /// A provider, and the evidence for it.
@@ -17,26 +21,26 @@ pub(crate) struct Detected {
 /// Returns the detected providers, the most certain first: by running programs, then by the providerIDs and the names of nodes.
 pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Detected> {
     let mut signs: Vec<Detected> = Vec::new();
-    let mut add = |provider: &KubernetesProvider, because: String| {
-        let provider = provider.descriptor.name.clone();
+    let mut add = |provider: &Descriptor, because: String| {
+        let provider = provider.name.clone();
         if !signs.iter().any(|sign| sign.provider == provider) {
             signs.push(Detected { provider, because });
         }
     };
     for one in existing {
         if let Some(provider) = of_existing(catalog, one) {
-            add(provider, format!("{} runs {}", one.key(), one.image));
+            add(&provider.descriptor, format!("{} runs {}", one.key(), one.image));
         }
     }
-    for provider in catalog.kubernetes() {
-        let owned = nodes.iter().filter(|node| provider.descriptor.nodes.owns(&node.provider_id)).count();
+    for provider in catalog.kubernetes_descriptors() {
+        let owned = nodes.iter().filter(|node| provider.nodes.owns(&node.provider_id)).count();
         if owned > 0 {
-            let prefix = provider.descriptor.nodes.provider_ids.first().map(String::as_str).unwrap_or_default();
+            let prefix = provider.nodes.provider_ids.first().map(String::as_str).unwrap_or_default();
             add(provider, format!("{owned} of {} nodes have a providerID such as {prefix}…", nodes.len()));
         }
     }
-    for provider in catalog.kubernetes() {
-        let names = &provider.descriptor.nodes.names;
+    for provider in catalog.kubernetes_descriptors() {
+        let names = &provider.nodes.names;
         let fits = |node: &Node| names.prefixes.iter().any(|prefix| node.name.starts_with(prefix.as_str()));
         // Names are no evidence for a cloud that accepts any name.
         if !names.prefixes.iter().any(String::is_empty) && !nodes.is_empty() && nodes.iter().all(fits) {
@@ -48,8 +52,8 @@ pub(crate) fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) ->
 
 /// Returns the provider of a cloud-controller-manager, by its image or by `--cloud-provider`.
 pub(crate) fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a KubernetesProvider> {
-    let by_image = catalog.kubernetes().find(|one| one.descriptor.container_of(&existing.image) == Some(CCM));
-    by_image.or_else(|| {
+    let by_image = catalog.kubernetes_descriptors().find(|one| one.container_of(&existing.image) == Some(CCM));
+    by_image.and_then(|one| catalog.kubernetes_of(&one.name).ok()).or_else(|| {
         let asked = existing.flag("cloud-provider")?;
         catalog.kubernetes().find(|provider| argument(provider, "cloud-provider").as_deref() == Some(asked))
     })

@@ -33,7 +33,7 @@ const BINDINGS: [&str; 2] = ["ClusterRoleBinding", "RoleBinding"];
 
 /// Reads the cloud-controller-managers that the operator has not installed. Static pods with the same name count as one.
 pub(crate) async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing>, Error> {
-    let descriptors: Vec<_> = catalog.kubernetes().map(|one| &one.descriptor).collect();
+    let descriptors: Vec<_> = catalog.kubernetes_descriptors().collect();
     let (mut found, mut released): (Vec<Existing>, Vec<_>) = Default::default();
     for kind in WORKLOADS.into_iter().filter_map(Kind::named) {
         let take = |live: Value| {

@@ -1,5 +1,6 @@
 //! Providers: reads, selects and verifies the manifests and descriptor of each cloud; and the install payload (pure).
 
+mod built_in;
 pub mod catalog;
 mod descriptor;
 pub mod embedded;
@@ -160,10 +161,9 @@ impl Provider {
         Ok(provider)
     }
 
-    /// Whether both providers may serve the same OpenShift cluster.
-    fn overlaps(&self, other: &Self) -> bool {
-        let platforms = self.openshift.as_ref().zip(other.openshift.as_ref());
-        platforms.is_some_and(|(one, other)| one.descriptor.platform.overlaps(&other.descriptor.platform))
+    /// Returns the platform that its flavor for OpenShift serves, if it has that flavor.
+    fn platform(&self) -> Option<&Platform> {
+        self.openshift.as_ref().map(|one| &one.descriptor.platform)
     }
 
     /// Returns the origin of an external provider, or `None` for a built-in one.

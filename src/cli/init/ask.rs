@@ -50,7 +50,7 @@ pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -
 
 /// Returns the provider that the signs show, or the answer of the user.
 pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Detected]) -> anyhow::Result<Detected> {
-    let names: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
+    let names: Vec<_> = catalog.kubernetes_names().collect();
     if is_terminal() {
         for sign in signs {
             say(&format!("{}: {}", sign.provider, sign.because));

@@ -156,10 +156,10 @@ fn chosen<'a>(
 ) -> anyhow::Result<Vec<&'a KubernetesProvider>> {
     let names = || externals.accepted().map(|external| &external.provider.name);
     if args.providers.is_empty() && args.remove_provider.is_empty() && names().next().is_none() {
-        let all: Vec<_> = catalog.kubernetes().map(|one| one.descriptor.name.as_str()).collect();
+        let all: Vec<_> = catalog.kubernetes_names().collect();
         return Err(wrong_usage(&format!("give --provider PATH, or --providers: {}", all.join(", "))));
     }
-    if let Some(name) = names().find(|name| catalog.kubernetes().all(|one| one.descriptor.name != **name)) {
+    if let Some(name) = names().find(|name| catalog.kubernetes_names().all(|one| one != **name)) {
         return Err(wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/kubernetes/")));
     }
     if let Some(name) = names().find(|name| args.remove_provider.contains(*name)) {

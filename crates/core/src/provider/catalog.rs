@@ -1,7 +1,7 @@
 //! All providers, and the choice among them (pure).
 //!
-//! A catalog is built from paths and bytes, embedded or from a folder. It refuses a folder with a defect. External
-//! providers are added to the built-in ones.
+//! A catalog is built from paths and bytes, and refuses a folder with a defect. A built-in provider is parsed when it is first used.
+//! External providers are added to the built-in ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,8 +11,8 @@ use std::{
 use crate::{
     facts::{EXTERNAL, Facts, Platform},
     provider::{
-        DescriptorFields, Error, KubernetesProvider, OpenShiftProvider, Provider, ProviderFlavor,
-        external::RefusedProvider, folder,
+        self, DescriptorFields, Error, KubernetesProvider, OpenShiftProvider, Origin, Provider, ProviderFlavor,
+        built_in::BuiltIn, external::RefusedProvider, folder, kubernetes,
     },
     text::suggest::did_you_mean,
 };
@@ -20,11 +20,68 @@ use crate::{
 /// Every provider, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    // Shared, because a process keeps the built-in providers in addition to the used ones.
-    all: Vec<Arc<Provider>>,
+    all: Vec<Entry>,
     refused: Vec<RefusedProvider>,
     /// The names of the built-in providers that an external one replaces.
     replaced: Vec<String>,
+}
+
+/// A provider, shared because a process keeps the built-in ones in addition to the used ones.
+#[derive(Clone, Debug)]
+enum Entry {
+    BuiltIn(Arc<BuiltIn>),
+    Parsed(Arc<Provider>),
+}
+
+impl Entry {
+    fn name(&self) -> &str {
+        match self {
+            Self::BuiltIn(one) => one.name,
+            Self::Parsed(one) => &one.name,
+        }
+    }
+
+    fn origin(&self) -> Option<&Origin> {
+        match self {
+            Self::BuiltIn(_) => None,
+            Self::Parsed(one) => one.origin(),
+        }
+    }
+
+    fn platform(&self) -> Option<&provider::Platform> {
+        match self {
+            Self::BuiltIn(one) => one.platform.as_ref(),
+            Self::Parsed(one) => one.platform(),
+        }
+    }
+
+    fn has_kubernetes(&self) -> bool {
+        match self {
+            Self::BuiltIn(one) => one.has_kubernetes,
+            Self::Parsed(one) => one.kubernetes.is_some(),
+        }
+    }
+
+    fn openshift(&self) -> Option<Result<&OpenShiftProvider, &Error>> {
+        match self {
+            Self::BuiltIn(one) => one.openshift(),
+            Self::Parsed(one) => one.openshift.as_ref().map(Ok),
+        }
+    }
+
+    fn kubernetes(&self) -> Option<Result<&KubernetesProvider, &Error>> {
+        match self {
+            Self::BuiltIn(one) => one.kubernetes(),
+            Self::Parsed(one) => one.kubernetes.as_ref().map(Ok),
+        }
+    }
+
+    fn kubernetes_descriptor(&self) -> Option<Result<&kubernetes::Descriptor, &Error>> {
+        match self {
+            Self::BuiltIn(one) => one.kubernetes_descriptor(),
+            Self::Parsed(one) => one.kubernetes.as_ref().map(|one| Ok(&one.descriptor)),
+        }
+    }
 }
 
 impl Catalog {
@@ -37,8 +94,13 @@ impl Catalog {
         // Each parsed provider is dropped as soon as its objects are copied.
         let providers = parsed_providers
             .into_iter()
-            .map(|(name, parsed_providers)| Provider::of(&name, &parsed_providers).map(Arc::new));
+            .map(|(name, parsed_providers)| Ok(Entry::Parsed(Arc::new(Provider::of(&name, &parsed_providers)?))));
         Ok(Self { all: providers.collect::<Result<_, _>>()?, ..Self::default() })
+    }
+
+    /// Builds the catalog of the built-in providers, given in the order of their names. Parses none of them.
+    pub(super) fn of_built_in(built_in: Vec<BuiltIn>) -> Self {
+        Self { all: built_in.into_iter().map(|one| Entry::BuiltIn(Arc::new(one))).collect(), ..Self::default() }
     }
 
     /// Adds an external provider. Refuses it if a built-in provider with its name or platform exists that it must not replace.
@@ -49,15 +111,17 @@ impl Catalog {
     }
 
     fn try_add(&mut self, added: &Arc<Provider>) -> Result<(), String> {
-        for rival in self.all.iter().filter(|other| other.name == added.name || other.overlaps(added)) {
-            let rival_name = &rival.name;
+        let overlaps =
+            |one: &Entry| one.platform().zip(added.platform()).is_some_and(|(one, added)| one.overlaps(added));
+        for rival in self.all.iter().filter(|one| one.name() == added.name || overlaps(one)) {
+            let rival_name = rival.name();
             if let Some(from) = rival.origin() {
                 return Err(format!(
                     "{} has a provider {rival_name:?} for the same name or platform already",
                     from.path
                 ));
             }
-            if !self.replaced.contains(rival_name) {
+            if self.replaced.iter().all(|replaced| replaced != rival_name) {
                 return Err(format!(
                     "the built-in provider {rival_name:?} serves the same name or platform, and --replace-built-in {rival_name} is not given"
                 ));
@@ -65,9 +129,9 @@ impl Catalog {
         }
         // Removes all flavors of a built-in provider, so that none is mistaken for one of the external provider.
         let replaced = &self.replaced;
-        self.all.retain(|other| other.origin().is_some() || !replaced.contains(&other.name));
-        self.all.push(Arc::clone(added));
-        self.all.sort_by(|one, other| one.name.cmp(&other.name));
+        self.all.retain(|one| one.origin().is_some() || replaced.iter().all(|replaced| replaced != one.name()));
+        self.all.push(Entry::Parsed(Arc::clone(added)));
+        self.all.sort_by(|one, other| one.name().cmp(other.name()));
         Ok(())
     }
 
@@ -91,14 +155,24 @@ impl Catalog {
         self.refused.first().map_or(Ok(()), |refused| Err(refused.clone()))
     }
 
-    /// Returns every provider for OpenShift, sorted by name.
+    /// Returns every provider for OpenShift, sorted by name. Parses all.
     pub fn providers(&self) -> impl Iterator<Item = &OpenShiftProvider> {
-        self.all.iter().filter_map(|one| one.openshift.as_ref())
+        self.all.iter().filter_map(|one| one.openshift()?.ok())
     }
 
-    /// Returns every provider of the flavor kubernetes, sorted by name.
+    /// Returns every provider of the flavor kubernetes, sorted by name. Parses all.
     pub fn kubernetes(&self) -> impl Iterator<Item = &KubernetesProvider> {
-        self.all.iter().filter_map(|one| one.kubernetes.as_ref())
+        self.all.iter().filter_map(|one| one.kubernetes()?.ok())
+    }
+
+    /// Returns the descriptor of every provider of the flavor kubernetes, sorted by name. Does not parse the manifests of built-in ones.
+    pub fn kubernetes_descriptors(&self) -> impl Iterator<Item = &kubernetes::Descriptor> {
+        self.all.iter().filter_map(|one| one.kubernetes_descriptor()?.ok())
+    }
+
+    /// Returns the names of the providers of the flavor kubernetes, sorted.
+    pub fn kubernetes_names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().filter(|one| one.has_kubernetes()).map(Entry::name)
     }
 
     /// Returns the provider of the flavor kubernetes with this name, or a human-readable reason why there is none.
@@ -106,28 +180,31 @@ impl Catalog {
         self.check().map_err(|refused| refused.to_string())?;
         let unknown =
             || format!("{}; one of your own is given by --provider ./{}", self.unknown(name), name.escape_debug());
-        let named = self.all.iter().find(|one| one.name == name);
-        self.check_replaced(named.and_then(|one| one.kubernetes.as_ref()).ok_or_else(unknown)?)
+        let named = self.all.iter().find(|one| one.name() == name);
+        let parsed = named.and_then(Entry::kubernetes).ok_or_else(unknown)?;
+        self.check_replaced(parsed.map_err(ToString::to_string)?)
     }
 
     /// Returns the message for a name that no provider of the flavor kubernetes has.
     pub fn unknown(&self, name: &str) -> String {
-        let known: Vec<_> = self.kubernetes().map(ProviderFlavor::name).collect();
+        let known: Vec<_> = self.kubernetes_names().collect();
         let hint = did_you_mean(name, known.iter().copied());
         format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
     }
 
     /// Whether a built-in provider of this name is in the catalog.
     pub fn is_built_in(&self, name: &str) -> bool {
-        self.all.iter().any(|one| one.name == name && one.origin().is_none())
+        self.all.iter().any(|one| one.name() == name && one.origin().is_none())
     }
 
     /// Returns the provider that serves a platform, or a human-readable reason why none does.
     pub fn select(&self, platform: &Platform) -> Result<&OpenShiftProvider, String> {
-        let matching = self.providers().filter(|provider| provider.descriptor.platform.serves(platform));
+        let served = |one: &Entry| one.platform().is_some_and(|served| served.serves(platform));
         // A match of the cloud wins over one of the platform type alone.
-        let narrowest = matching.max_by_key(|provider| provider.descriptor.platform.cloud_name.is_some());
-        self.check_replaced(narrowest.ok_or_else(|| self.why_none(platform))?)
+        let matching = self.all.iter().filter(|one| served(one));
+        let narrowest = matching.max_by_key(|one| one.platform().is_some_and(|served| served.cloud_name.is_some()));
+        let parsed = narrowest.and_then(Entry::openshift).ok_or_else(|| self.why_none(platform))?;
+        self.check_replaced(parsed.map_err(ToString::to_string)?)
     }
 
     /// Refuses a built-in provider that must not be used.
@@ -150,13 +227,14 @@ impl Catalog {
 
     fn why_none(&self, platform: &Platform) -> String {
         match (platform.name.as_str(), &platform.variant) {
-            (EXTERNAL, Some(name)) if self.providers().any(|one| one.origin.is_some()) => {
+            (EXTERNAL, Some(name)) if self.all.iter().any(|one| one.origin().is_some() && one.platform().is_some()) => {
                 format!("no provider that is given serves platform External with the name {name:?}")
             }
             (EXTERNAL, _) => "platform External provides its own cloud-controller-manager".into(),
             ("None", _) => "platform None has no cloud and needs no cloud-controller-manager".into(),
             (other, _) => {
-                let hint = did_you_mean(other, self.providers().map(|one| one.descriptor.platform.type_.as_str()));
+                let types = self.all.iter().filter_map(|one| Some(one.platform()?.type_.as_str()));
+                let hint = did_you_mean(other, types);
                 format!("no provider of this operator serves platform {other}{hint}")
             }
         }

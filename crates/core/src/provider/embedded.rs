@@ -9,6 +9,7 @@ use crate::{
     object::Object,
     provider::{
         self,
+        built_in::BuiltIn,
         catalog::Catalog,
         folder::{self, ParsedProvider},
         package::Package,
@@ -81,7 +82,8 @@ fn sorted(dir: &Dir<'static>) -> Vec<(String, &'static [u8])> {
 
 /// Returns the catalog of the embedded providers. An error is a defect of this build, which the tests exclude.
 pub fn catalog() -> Result<Catalog, provider::Error> {
-    Catalog::new(all_files())
+    let built_in = names().into_iter().map(|name| BuiltIn::new(name, files));
+    Ok(Catalog::of_built_in(built_in.collect::<Result<_, _>>()?))
 }
 
 /// Returns the folders of the embedded providers.

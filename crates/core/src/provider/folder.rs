@@ -8,6 +8,7 @@ mod misfits;
 
 use std::{collections::BTreeMap, path::Path};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -102,13 +103,46 @@ pub fn parsed_providers_of(
     flavors(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
 }
 
+/// Reads the files of one flavor of a provider in a tree of providers, given the files of all its flavors; `None` if there are none.
+pub(super) fn parsed_provider(
+    name: &str,
+    flavor: Flavor,
+    files: impl IntoIterator<Item = (String, impl Into<Vec<u8>>)>,
+) -> Option<ParsedProvider> {
+    let below = format!("{name}/");
+    let is_of_flavor = |(path, _): &(String, _)| flavor_of(&below, path) == flavor;
+    let files: BTreeMap<_, _> =
+        files.into_iter().filter(is_of_flavor).map(|(path, bytes)| (path, bytes.into())).collect();
+    (!files.is_empty()).then(|| ParsedProvider::read(name.to_owned(), flavor, below, files))
+}
+
+/// Parses the descriptor that is the file at `path`, without the checks of a parsed provider.
+pub(super) fn descriptor<D: DeserializeOwned>(path: &str, bytes: &[u8]) -> Result<D, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Error::new(path, None, format!("not UTF-8: {error}")))?;
+    yaml::from_str(text).map_err(|error| Error::new(path, error.place, error.message))
+}
+
+/// Returns the path of a descriptor. The files of the provider are in `below` of `assets/`.
+pub(super) fn descriptor_path(flavor: Flavor, below: &str) -> String {
+    match flavor {
+        Flavor::OpenShift => format!("assets/{below}provider.yaml"),
+        Flavor::Kubernetes => format!("assets/{below}{KUBERNETES}/provider.yaml"),
+    }
+}
+
 /// Parses the files of one provider into a parsed provider for each flavor.
 fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<ParsedProvider> {
-    let folder = format!("assets/{below}{KUBERNETES}/");
-    let (kubernetes, openshift) = files.into_iter().partition(|(path, _)| path.starts_with(&folder));
-    let flavors: [(_, BTreeMap<_, _>); 2] = [(Flavor::OpenShift, openshift), (Flavor::Kubernetes, kubernetes)];
-    let given = flavors.into_iter().filter(|(_, files)| !files.is_empty());
-    given.map(|(flavor, files)| ParsedProvider::read(name.to_owned(), flavor, below.to_owned(), files)).collect()
+    let mut flavors = BTreeMap::<_, BTreeMap<_, _>>::new();
+    for (path, bytes) in files {
+        flavors.entry(flavor_of(below, &path)).or_default().insert(path, bytes);
+    }
+    let read = |(flavor, files)| ParsedProvider::read(name.to_owned(), flavor, below.to_owned(), files);
+    flavors.into_iter().map(read).collect()
+}
+
+fn flavor_of(below: &str, path: &str) -> Flavor {
+    let rest = path.strip_prefix("assets/").and_then(|rest| rest.strip_prefix(below)?.strip_prefix(KUBERNETES));
+    if rest.is_some_and(|rest| rest.starts_with('/')) { Flavor::Kubernetes } else { Flavor::OpenShift }
 }
 
 impl Manifest {
@@ -262,10 +296,7 @@ impl ParsedProvider {
     }
 
     fn descriptor_path(&self) -> String {
-        match self.flavor {
-            Flavor::OpenShift => format!("assets/{}provider.yaml", self.below),
-            Flavor::Kubernetes => format!("assets/{}{KUBERNETES}/provider.yaml", self.below),
-        }
+        descriptor_path(self.flavor, &self.below)
     }
 
     pub(super) fn descriptor_error(&self, pointer: &str, problem: impl Into<String>) -> Error {

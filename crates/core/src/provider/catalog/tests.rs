@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    provider::{Descriptor, kubernetes},
+    provider::{Descriptor, embedded, kubernetes},
     text::yaml,
 };
 
@@ -43,9 +43,25 @@ fn with_descriptor(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn the_embedded_catalog_is_sound() {
-    let catalog = crate::provider::embedded::catalog().unwrap();
-    assert!(catalog.providers().any(|provider| provider.name() == "aws"));
+fn built_in_providers_are_the_same_if_they_are_parsed_when_used() {
+    let parsed = embedded::parsed_providers();
+    let files = parsed.iter().flat_map(|one| one.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
+    let (eager, lazy) = (Catalog::new(files).unwrap(), embedded::catalog().unwrap());
+    let known = |catalog: &Catalog| {
+        let known =
+            catalog.all.iter().map(|one| (one.name().to_owned(), one.platform().cloned(), one.has_kubernetes()));
+        known.collect::<Vec<_>>()
+    };
+    assert_eq!(known(&lazy), known(&eager));
+    let contents = |catalog: &Catalog| {
+        let all = catalog
+            .all
+            .iter()
+            .map(|one| format!("{:?} {:?} {:?}", one.openshift(), one.kubernetes(), one.kubernetes_descriptor()));
+        all.collect::<Vec<_>>()
+    };
+    assert!(contents(&lazy) == contents(&eager));
+    assert!(lazy.providers().any(|provider| provider.name() == "aws"));
 }
 
 #[test]
@@ -197,7 +213,7 @@ fn the_documented_schema_of_descriptors_is_current() {
 
 #[test]
 fn references_follow_the_namespace() {
-    let catalog = crate::provider::embedded::catalog().unwrap();
+    let catalog = embedded::catalog().unwrap();
     let all: Vec<_> = catalog.providers().flat_map(|provider| provider.references("moved")).collect();
     assert!(all.iter().any(|reference| reference.namespace == "moved"));
     assert!(all.iter().all(|reference| reference.namespace != crate::facts::DEFAULT_NAMESPACE));
