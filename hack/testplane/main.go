@@ -1,34 +1,34 @@
 // Command testplane is the Kubernetes of the tests, the demos and the benchmark: etcd, kube-apiserver,
 // kube-controller-manager, kube-scheduler, kubelet, kubeadm and kubectl in one multi-call binary. Which of them it is,
 // the name says by which it is started. One link instead of seven saves most of the build time and of the disk.
+//
+// With the build tag plane it has only the programs of a control plane, which the demo needs.
 package main
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	kubecontrollermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kubescheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app/cmd"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
+// The commands besides etcd, by name; node.go has more.
+var commands = map[string]func() *cobra.Command{
+	"kube-apiserver":          kubeapiserver.NewAPIServerCommand,
+	"kube-controller-manager": kubecontrollermanager.NewControllerManagerCommand,
+	"kube-scheduler":          func() *cobra.Command { return kubescheduler.NewSchedulerCommand() },
+}
+
 func main() {
-	commands := map[string]func() *cobra.Command{
-		"kube-apiserver":          kubeapiserver.NewAPIServerCommand,
-		"kube-controller-manager": kubecontrollermanager.NewControllerManagerCommand,
-		"kube-scheduler":          func() *cobra.Command { return kubescheduler.NewSchedulerCommand() },
-		"kubeadm":                 func() *cobra.Command { return kubeadm.NewKubeadmCommand(os.Stdin, os.Stdout, os.Stderr) },
-		"kubectl":                 kubectl.NewDefaultKubectlCommand,
-		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
-	}
 	name := filepath.Base(os.Args[0])
 	if name == "etcd" {
 		etcdmain.Main(os.Args)
@@ -36,7 +36,8 @@ func main() {
 	}
 	command, known := commands[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%s: start it as etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm or kubectl\n", name)
+		names := append(slices.Sorted(maps.Keys(commands)), "etcd")
+		fmt.Fprintf(os.Stderr, "%s: start it under one of these names: %s\n", name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command()))

@@ -160,6 +160,8 @@ impl<'a> ProcessSettings<'a> {
 
         // The API server, the view of it, and the controllers.
         let client = self.client(&metrics).await?;
+        // A connection of its own, so that nothing delays the renewal of a lease.
+        let lease_client = self.client(&metrics).await?;
         let health_listener = http::bind(&common.health_addr)
             .await
             .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
@@ -182,7 +184,9 @@ impl<'a> ProcessSettings<'a> {
             let timings = OptionFuture::from(elects.then(|| timings_of(given_timings, topology))).await;
             let namespace = common.leader_election.leader_elect_resource_namespace.clone();
             let namespace = namespace.unwrap_or_else(|| self.own_namespace());
-            leases.lead(&Elections { client, namespace, timings, rewound, was_missing: Arc::default() }).await
+            leases
+                .lead(&Elections { client: lease_client, namespace, timings, rewound, was_missing: Arc::default() })
+                .await
         };
         // Fused, because it is awaited again after it may have ended.
         let mut running = std::pin::pin!(controllers.run().fuse());

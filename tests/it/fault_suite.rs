@@ -17,7 +17,7 @@ use crate::{
     support::{
         control_plane::{ControlPlane, Options},
         eventually,
-        faults::{Fault, Faults, Rule},
+        faults::{Fault, Faults, Offer, Rule},
         lab::repository,
         openshift::{self, Cluster},
         operator::Operator,
@@ -105,15 +105,27 @@ fn is_as_planned(planned: &Value, now: &Value) -> bool {
     planned["spec"]["replicas"] == now["spec"]["replicas"] && planned.pointer(image) == now.pointer(image)
 }
 
-/// Runs the operator with a fault that comes and goes: at the start, while objects are changed, while the platform changes.
+/// Runs the operator with a fault that comes and goes: at the start, while objects are changed, while the platform changes. The faults of
+/// requests come with both protocols.
 async fn endures(problem: Problem, options: Options) -> Result<()> {
+    let over = async |offer| {
+        let endured = Box::pin(endures_over(offer, problem, options)).await;
+        endured.with_context(|| format!("{offer:?}"))
+    };
+    match problem {
+        Problem::Requests(..) => tokio::try_join!(over(Offer::Http2), over(Offer::Http1)).map(drop),
+        _ => over(Offer::Http2).await,
+    }
+}
+
+async fn endures_over(offer: Offer, problem: Problem, options: Options) -> Result<()> {
     let plans = plans()?;
     let (aws, gcp) = (plan_of(&plans, "AWS"), plan_of(&plans, "GCP"));
     let servers = ControlPlane::start(options).await?;
     let mut lab = Lab::on(servers.into(), &Cluster::default(), &repository().join("manifests")).await?;
     lab.finish_workloads();
     lab.write_images(&images())?;
-    let mut endured = Endured::new(problem, &mut lab).await?;
+    let mut endured = Endured::new(offer, problem, &mut lab).await?;
 
     endured.begin(&lab).await?;
     endured.start(&lab)?;

@@ -19,6 +19,7 @@ mod clouds;
 mod cluster_type;
 mod command_line;
 mod config_sync;
+mod connections;
 mod container;
 mod contested;
 mod contract;

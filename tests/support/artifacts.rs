@@ -12,6 +12,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use tokio::sync::OnceCell;
 
+use super::lab::repository;
+
 /// The folder of etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm and kubectl. The first call on
 /// a machine builds them, which takes minutes.
 pub async fn binaries() -> Result<PathBuf> {
@@ -57,7 +59,7 @@ pub async fn moto() -> Result<PathBuf> {
 }
 
 async fn build_sh(name: &'static str, arguments: &'static [&str]) -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let script = repository().join(name);
     tokio::task::spawn_blocking(move || {
         let output = Command::new(&script)
             .args(arguments)

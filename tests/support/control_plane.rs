@@ -60,6 +60,8 @@ pub struct Options {
     pub controllers: bool,
     /// The API server keeps no watch cache: watches come from etcd, and lists are not streamed.
     pub without_watch_cache: bool,
+    /// The API server ends a connection after one in fifty requests, as one behind a load balancer may.
+    pub ends_connections: bool,
     /// etcd syncs every write to disk, as it does by default. Tests do without: they are about behavior, not time.
     pub is_durable: bool,
 }
@@ -278,6 +280,9 @@ impl ControlPlane {
         flags.push("--runtime-config=admissionregistration.k8s.io/v1beta1=true".into());
         if options.without_watch_cache {
             flags.push("--watch-cache=false".into());
+        }
+        if options.ends_connections {
+            flags.push("--goaway-chance=0.02".into());
         }
         if !options.controllers {
             // Without kube-controller-manager nothing creates the "default" ServiceAccounts that this plug-in requires.

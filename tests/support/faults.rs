@@ -1,11 +1,11 @@
-//! A faulty API server: an HTTP proxy on loopback that records requests and injects faults by rules.
+//! A faulty API server: an HTTPS proxy on loopback that records requests and injects faults by rules.
 //!
-//! Speaks plain HTTP to its client, so that it sees requests, and uses the given credentials for the real API server. Runs
-//! on its own thread and runtime, so that a busy test does not delay it.
+//! Has a certificate of its own, so that it sees requests, and uses the given credentials for the real API server. Offers HTTP/2, as an
+//! API server does, or HTTP/1.1 alone. Runs on its own thread and runtime, so that a busy test does not delay it.
 
 use std::{
     io,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
@@ -14,28 +14,44 @@ use std::{
 
 use anyhow::{Context, Result};
 use axum::body::{Body, Bytes};
+use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::{Method, Request, Response, StatusCode};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer},
+};
 use serde_json::json;
 use tokio::{
     net::TcpListener,
-    sync::{Semaphore, oneshot},
+    sync::{Notify, Semaphore, oneshot},
 };
+use tokio_rustls::TlsAcceptor;
+
+use super::pki;
+
+const H2: &[u8] = b"h2";
 
 /// A fault that is injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The request is answered with this status, and with Retry-After if there are seconds.
     Answer(u16, Option<u32>),
-    /// The connection is closed without an answer. The request does not reach the server.
+    /// The request is ended without an answer: with HTTP/1.1 its connection, with HTTP/2 its stream. It does not reach the server.
     Cut,
-    /// The request is served, and the connection closed without an answer.
+    /// The connection is closed, with all its requests. The request does not reach the server.
+    CutConnection,
+    /// The request is served, and ended without an answer.
     CutAnswer,
     /// Half of the first piece of the answer is delivered, and nothing more. The connection stays open.
     HalfAnswer,
@@ -108,6 +124,15 @@ struct State {
     end: Option<(usize, Option<oneshot::Sender<()>>)>,
 }
 
+/// The protocols that the proxy offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// HTTP/2, and HTTP/1.1 to a client that does not speak it.
+    Http2,
+    /// HTTP/1.1 alone, as an API server whose TLS profile excludes the cipher suites of HTTP/2.
+    Http1,
+}
+
 impl Default for State {
     fn default() -> Self {
         Self { seen: Vec::new(), rules: Vec::new(), released: Arc::new(Semaphore::new(0)), awaited: None, end: None }
@@ -127,6 +152,11 @@ pub struct Faults {
 impl Faults {
     /// Starts a proxy for the API server of `kubeconfig`, with its credentials. Writes its own kubeconfig to `folder`.
     pub async fn start(kubeconfig: &Path, folder: &Path) -> Result<Self> {
+        Self::offering(Offer::Http2, kubeconfig, folder).await
+    }
+
+    /// Starts a proxy that offers these protocols.
+    pub async fn offering(offer: Offer, kubeconfig: &Path, folder: &Path) -> Result<Self> {
         let upstream = Kubeconfig::read_from(kubeconfig)?;
         let mut config = Config::from_custom_kubeconfig(upstream, &KubeConfigOptions::default()).await?;
         // The machine's proxy does not lead to the loopback.
@@ -137,9 +167,15 @@ impl Faults {
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let kubeconfig = folder.join(format!("faults-{port}.kubeconfig"));
+        let (certificate, key) = pki::self_signed(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+        let server = json!({
+            "server": format!("https://127.0.0.1:{port}"),
+            "certificate-authority-data": BASE64_STANDARD.encode(certificate.pem()),
+        });
+        let acceptor = acceptor(offer, certificate.der().clone(), key.serialize_der())?;
         let own = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "faults",
-            "clusters": [{"name": "faults", "cluster": {"server": format!("http://127.0.0.1:{port}")}}],
+            "clusters": [{"name": "faults", "cluster": server}],
             "users": [{"name": "faults", "user": {}}],
             "contexts": [{"name": "faults", "context": {"cluster": "faults", "user": "faults"}}],
         });
@@ -153,7 +189,7 @@ impl Faults {
                 // If this fails, connections are refused, and the test fails.
                 let _ = tokio::select! {
                     _ = stopped => Ok(()),
-                    result = serve(listener, config, shared) => result,
+                    result = serve(listener, acceptor, config, shared) => result,
                 };
             });
         });
@@ -221,17 +257,48 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn serve(listener: std::net::TcpListener, config: Config, state: Arc<Mutex<State>>) -> Result<()> {
+fn acceptor(offer: Offer, certificate: CertificateDer<'static>, key: Vec<u8>) -> Result<TlsAcceptor> {
+    let key = PrivateKeyDer::try_from(key).map_err(anyhow::Error::msg)?;
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?;
+    let mut config = config.with_no_client_auth().with_single_cert(vec![certificate], key)?;
+    config.alpn_protocols = match offer {
+        Offer::Http2 => vec![H2.to_vec(), b"http/1.1".to_vec()],
+        Offer::Http1 => vec![b"http/1.1".to_vec()],
+    };
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn serve(
+    listener: std::net::TcpListener,
+    acceptor: TlsAcceptor,
+    config: Config,
+    state: Arc<Mutex<State>>,
+) -> Result<()> {
     let client = Client::try_from(config)?;
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (connection, _) = listener.accept().await?;
         connection.set_nodelay(true)?;
-        let (client, state) = (client.clone(), Arc::clone(&state));
+        let (client, state, acceptor) = (client.clone(), Arc::clone(&state), acceptor.clone());
         // Both ends see a broken connection.
         tokio::spawn(async move {
-            let service = service_fn(|request| pass(request, client.clone(), Arc::clone(&state)));
-            http1::Builder::new().serve_connection(TokioIo::new(connection), service).await
+            let connection = acceptor.accept(connection).await?;
+            let is_http2 = connection.get_ref().1.alpn_protocol() == Some(H2);
+            let cut_off = Arc::new(Notify::new());
+            let service = service_fn(|request| pass(request, client.clone(), Arc::clone(&state), Arc::clone(&cut_off)));
+            let connection = TokioIo::new(connection);
+            let served = async {
+                if is_http2 {
+                    http2::Builder::new(TokioExecutor::new()).serve_connection(connection, service).await
+                } else {
+                    http1::Builder::new().serve_connection(connection, service).await
+                }
+            };
+            tokio::select! {
+                served = served => served.map_err(io::Error::other),
+                () = cut_off.notified() => Err(cut()),
+            }
         });
     }
 }
@@ -246,8 +313,13 @@ enum Way {
     Nowhere,
 }
 
-/// Handles one request; an error closes its connection.
-async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State>>) -> io::Result<Response<Body>> {
+/// Handles one request; an error ends it.
+async fn pass(
+    request: Request<Incoming>,
+    client: Client,
+    state: Arc<Mutex<State>>,
+    cut_off: Arc<Notify>,
+) -> io::Result<Response<Body>> {
     let way = way(&request, &mut lock(&state));
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
     let fault = match way {
@@ -269,6 +341,10 @@ async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State
             Ok(refusal(code, None))
         }
         Some(Fault::Cut) => Err(cut()),
+        Some(Fault::CutConnection) => {
+            cut_off.notify_one();
+            std::future::pending().await
+        }
         Some(Fault::CutAnswer) => {
             forward(request, &client).await?;
             Err(cut())
@@ -340,13 +416,16 @@ fn cut() -> io::Error {
 
 async fn forward(request: Request<Incoming>, client: &Client) -> io::Result<Response<Body>> {
     let (mut parts, body) = request.into_parts();
-    // The client sets it for the real server.
+    // The client sets both for the real server, and speaks HTTP/1.1 with it.
     parts.headers.remove(http::header::HOST);
+    parts.uri = parts.uri.path_and_query().map(|path| http::Uri::from(path.clone())).unwrap_or_default();
+    parts.version = http::Version::HTTP_11;
     let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.map_err(io::Error::other)?;
     let answer = client.send(Request::from_parts(parts, body.to_vec().into())).await.map_err(io::Error::other)?;
     let (mut parts, body) = answer.into_parts();
-    // The answer is chunked again.
+    // The answer is chunked again; and HTTP/2 has neither field.
     parts.headers.remove(http::header::TRANSFER_ENCODING);
+    parts.headers.remove(http::header::CONNECTION);
     Ok(Response::from_parts(parts, Body::new(body)))
 }
 

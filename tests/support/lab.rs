@@ -304,7 +304,9 @@ pub fn binary() -> Result<PathBuf> {
 
 /// The root of the repository.
 pub fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // The demo is a package of its own.
+    package.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).unwrap_or(package)
 }
 
 /// A client with the credentials of a kubeconfig.

@@ -3,7 +3,15 @@
 //! Runs on its own thread and runtime, so that a busy test does not add to the delay. Data of the server is not delayed: a
 //! request, or a round trip of the TLS handshake, takes longer by one delay.
 
-use std::{net::Ipv4Addr, thread::JoinHandle, time::Duration};
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use tokio::{
@@ -22,6 +30,10 @@ pub struct Latency {
     port: u16,
     /// Whether all connections are silent.
     is_silent: watch::Sender<bool>,
+    /// Changed to forget the connections that there are.
+    forgotten: watch::Sender<()>,
+    /// The number of accepted connections.
+    accepted: Arc<AtomicUsize>,
     /// Dropped to stop the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -35,17 +47,19 @@ impl Latency {
         let port = listener.local_addr()?.port();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let (is_silent, silent) = watch::channel(false);
+        let ((is_silent, silent), (forgotten, forgetting)) = (watch::channel(false), watch::channel(()));
+        let accepted = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&accepted);
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 // If this fails, connections are refused, and the test fails.
                 let _ = tokio::select! {
                     _ = stopped => Ok(()),
-                    result = serve(listener, to_port, delay, silent) => result,
+                    result = serve(listener, to_port, delay, (silent, forgetting), &counter) => result,
                 };
             });
         });
-        Ok(Self { port, is_silent, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { port, is_silent, forgotten, accepted, stop: Some(stop), thread: Some(thread) })
     }
 
     /// The port to connect to.
@@ -53,9 +67,19 @@ impl Latency {
         self.port
     }
 
+    /// The number of connections since the start.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
     /// Breaks all connections; the next ones are accepted and get no byte, so that no TLS handshake ends. Or ends that.
     pub fn silence(&self, is_silent: bool) {
         self.is_silent.send_replace(is_silent);
+    }
+
+    /// Forwards nothing any more on the connections that there are, and keeps them open, as a load balancer that has forgotten them.
+    pub fn forget(&self) {
+        self.forgotten.send_replace(());
     }
 }
 
@@ -72,13 +96,16 @@ async fn serve(
     listener: std::net::TcpListener,
     to_port: u16,
     delay: Duration,
-    mut silent: watch::Receiver<bool>,
+    (mut silent, forgotten): (watch::Receiver<bool>, watch::Receiver<()>),
+    accepted: &AtomicUsize,
 ) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (client, _) = listener.accept().await?;
+        accepted.fetch_add(1, Ordering::Relaxed);
         let is_silent = *silent.borrow_and_update();
-        let mut changed = silent.clone();
+        let (mut changed, mut forgotten) = (silent.clone(), forgotten.clone());
+        forgotten.mark_unchanged();
         let connection = async move {
             if is_silent {
                 // Open until that is over.
@@ -98,9 +125,11 @@ async fn serve(
         };
         // Both ends see a broken connection.
         tokio::spawn(async move {
+            let mut connection = std::pin::pin!(connection);
             tokio::select! {
-                result = connection => result,
+                result = &mut connection => result,
                 _ = changed.changed() => Ok(()),
+                _ = forgotten.changed() => std::future::pending().await,
             }
         });
     }

@@ -95,6 +95,11 @@ impl Operator {
         self.process.rss_kib()
     }
 
+    /// Resident memory that is backed by no file, in KiB; zero once it has exited.
+    pub fn anonymous_kib(&self) -> u64 {
+        self.process.anonymous_kib()
+    }
+
     /// Processor time, user and system.
     pub fn cpu_seconds(&self) -> f64 {
         self.process.cpu_seconds()

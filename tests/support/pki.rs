@@ -45,6 +45,14 @@ pub fn expires_after(certificate: &mut CertificateParams, days: i64) -> Result<(
     Ok(())
 }
 
+/// A certificate for an address that is its own authority, and its key.
+pub fn self_signed(address: IpAddr) -> Result<(rcgen::Certificate, KeyPair)> {
+    let key = KeyPair::generate()?;
+    let mut certificate = CertificateParams::default();
+    certificate.subject_alt_names.push(SanType::IpAddress(address));
+    Ok((certificate.self_signed(&key)?, key))
+}
+
 /// Writes these files to `dir` and returns the authority's certificate as DER.
 pub fn write(dir: &Path) -> Result<Vec<u8>> {
     let ca_key = KeyPair::generate()?;

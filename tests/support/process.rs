@@ -132,8 +132,17 @@ impl Process {
 
     /// Resident memory in KiB; zero once the process has ended.
     pub fn rss_kib(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// Resident memory that is backed by no file, in KiB; zero once the process has ended.
+    pub fn anonymous_kib(&self) -> u64 {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let value = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let value = status.lines().find_map(|line| line.strip_prefix(field));
         value.and_then(|value| value.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
     }
 

@@ -2,6 +2,7 @@
 
 pub mod access_review;
 pub mod client;
+mod connections;
 mod env_file;
 pub mod kubeconfig;
 pub mod read;

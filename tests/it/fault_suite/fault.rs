@@ -12,7 +12,7 @@ use crate::{
     overruled::{self, OTHER_IMAGE},
     support::{
         eventually,
-        faults::{Fault, Faults, Rule, Seen},
+        faults::{Fault, Faults, Offer, Rule, Seen},
         latency::Latency,
         objects,
         operator::Operator,
@@ -55,8 +55,8 @@ pub(super) struct Endured {
 }
 
 impl Endured {
-    pub(super) async fn new(problem: Problem, lab: &mut Lab) -> Result<Self> {
-        let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    pub(super) async fn new(offer: Offer, problem: Problem, lab: &mut Lab) -> Result<Self> {
+        let proxy = Faults::offering(offer, lab.kubeconfig(), lab.dir.path()).await?;
         let wire = Latency::start(lab.plane.port(), Duration::ZERO)?;
         let wired = lab.plane.service_account_kubeconfig_via(wire.port(), OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
         let mut clock = None;

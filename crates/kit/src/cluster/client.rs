@@ -1,8 +1,8 @@
 //! The connection to the API server (IO).
 //!
-//! It is kube's own stack with four additions. Small requests do not wait for an acknowledgement (40 ms on each new connection). Each
-//! request has a time limit, which includes the body of the response. A dead connection is noticed within about a minute. The caller sees
-//! the pause that a refusal asks for.
+//! It is kube's own stack with additions. Small requests do not wait for an acknowledgement (40 ms on each new connection). Each
+//! request has a time limit, which includes the body of the response. Requests share a connection where the server offers HTTP/2. A dead
+//! connection is noticed within a minute. The caller sees the pause that a refusal asks for.
 
 use std::{
     path::Path,
@@ -18,13 +18,7 @@ use axum::{
         header::{CONTENT_LENGTH, RETRY_AFTER},
     },
 };
-use hyper_util::{
-    client::legacy::{
-        Client as HttpClient,
-        connect::{Connect, HttpConnector},
-    },
-    rt::TokioExecutor,
-};
+use hyper_util::client::legacy::connect::Connect;
 use kube::{
     Client, Config,
     client::{Body, ConfigExt},
@@ -33,20 +27,16 @@ use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 use crate::{
-    cluster::{env_file::EnvFile, kubeconfig, request},
+    cluster::{
+        connections::{self, Connections},
+        env_file::EnvFile,
+        kubeconfig, request,
+    },
     text::kubectl::Access,
 };
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The minimum time limit for the headers of a watch. An overloaded API server may queue its request for longer than others.
 const WATCH_HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The longest time without an acknowledgement of sent data; the kernel alone would wait for a quarter of an hour.
-const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The silence before a connection is probed, the interval of the probes, and the number of probes without an answer.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
 /// The callback for each request, with its verb, the HTTP status code of the response (zero without one), and the time until the headers
 /// of the response.
@@ -170,7 +160,7 @@ impl Drop for Reporting<'_> {
 /// Sends requests, and reports each.
 #[derive(Clone)]
 struct Transport<C> {
-    http: HttpClient<C, Body>,
+    connections: Connections<C>,
     limit: Duration,
     on_request: Option<OnRequest>,
 }
@@ -189,7 +179,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport<C> {
         let verb = verb(&request);
         let on_request = self.on_request.as_ref();
         let mut reporting = Reporting { on_request, verb, started: Instant::now(), code: 0 };
-        let exchange = async { with_retry_after(self.http.request(request).await?.map(ResponseBody::new)).await };
+        let exchange = async { with_retry_after(self.connections.send(request, verb == WATCH).await?).await };
         let response = exchange.await;
         reporting.code = response.as_ref().map_or(0, |response| response.status().as_u16());
         response
@@ -203,17 +193,8 @@ fn client(
     address: Option<EnvFile>,
     on_request: Option<OnRequest>,
 ) -> Result<Client, kube::Error> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    http.set_tcp_user_timeout(Some(ACKNOWLEDGEMENT_TIMEOUT));
-    http.set_keepalive(Some(KEEPALIVE.0));
-    http.set_keepalive_interval(Some(KEEPALIVE.1));
-    http.set_keepalive_retries(Some(KEEPALIVE.2));
-    let https = config.rustls_https_connector_with_connector(http)?;
-    let http = HttpClient::builder(TokioExecutor::new()).build(https);
-    let transport = Transport { http, limit, on_request };
+    let connections = Connections::new(connections::connector(config).map_err(kube::Error::Service)?);
+    let transport = Transport { connections, limit, on_request };
     let exchange = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .map_request(move |request: Request<Body>| match &address {

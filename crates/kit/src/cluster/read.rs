@@ -1,11 +1,12 @@
 //! Reads objects once, for commands that end afterwards (IO). Writes nothing.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use axum::http::Request;
 use kube::{
     Client,
     api::{DynamicObject, GetParams, ListParams, ObjectList},
+    core::PartialObjectMeta,
 };
 use serde_json::Value;
 
@@ -118,6 +119,21 @@ pub async fn each(
             return Ok(());
         }
     }
+}
+
+/// The largest number of objects whose names are read at once.
+const MAX_NAMES: u32 = 500;
+
+/// Reads the names of the objects of a kind in a namespace, with one request; `None` if there are more than 500.
+pub async fn names(client: &Client, kind: &Kind, namespace: &str) -> Result<Option<BTreeSet<String>>, Error> {
+    let objects = api(client, kind, namespace);
+    let request =
+        kube::core::Request::new(objects.resource_url()).list_metadata(&ListParams::default().limit(MAX_NAMES));
+    let read = async { client.request::<ObjectList<PartialObjectMeta>>(repeatable(request)?).await };
+    let answer = request::send(NO_DEADLINE, read).await;
+    let list = answer.map_err(|source| Error::Read { what: describe_objects(kind, namespace, ""), source })?;
+    let is_whole = list.metadata.continue_.is_none_or(|token| token.is_empty());
+    Ok(is_whole.then(|| list.items.into_iter().filter_map(|object| object.metadata.name).collect()))
 }
 
 /// Marks a request so that the client repeats it.
