@@ -16,11 +16,12 @@ use tracing::warn;
 use crate::{
     apply::{
         change::{Action, Change},
-        inventory, ownership,
-        steps::{End, LiveState, Next, Steps},
+        inventory::{self, Location},
+        ownership,
+        steps::{End, LiveState, Next, Step, Steps},
         write::{self, Error, Pruned},
     },
-    cluster::request::Cause,
+    cluster::{read, request::Cause},
     controllers::{
         backoff::{Backoff, REPAIR_BURST, RepairLimiter},
         events::Events,
@@ -178,7 +179,8 @@ impl Applier {
         objects: impl Iterator<Item = (&Object, Option<&Value>)>,
         budget: &impl Fn() -> Option<Duration>,
     ) -> Vec<(Key, Value)> {
-        let due: Vec<_> = objects.filter_map(|(object, live)| self.start(object, live)).collect();
+        let mut due: Vec<_> = objects.filter_map(|(object, live)| self.start(object, live)).collect();
+        find_absent(client, &mut due).await;
         let answers: Vec<_> = stream::iter(due)
             .map(|(steps, next)| async move {
                 let (object, seen) = (steps.desired(), steps.seen());
@@ -205,7 +207,12 @@ impl Applier {
                     self.compare(object, applied.live.as_ref());
                     let was_settled = !self.settled.insert(object.key());
                     if applied.change.action != Action::Unchanged {
-                        self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
+                        // A new object itself shows when it was created.
+                        if was_settled || applied.change.action != Action::Create {
+                            self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
+                        } else {
+                            self.events.count(&applied.change);
+                        }
                         if was_settled {
                             self.events.metrics.repairs.of([object.kind().kind]).inc();
                         }
@@ -341,6 +348,21 @@ impl Applier {
             is_servers,
             PassError { error: text, is_reported, is_terminal, is_denied },
         );
+    }
+}
+
+/// Finds which of several objects in one location do not exist, with one request instead of a read of each. The others are read.
+async fn find_absent(client: &Client, due: &mut [(Steps<'_>, Next)]) {
+    let mut locations: BTreeMap<Location, Vec<&mut (Steps<'_>, Next)>> = BTreeMap::new();
+    for one in due.iter_mut().filter(|(_, next)| *next == Next::Continue(Step::Read)) {
+        locations.entry(Location::of(one.0.desired())).or_default().push(one);
+    }
+    for (location, unread) in locations.into_iter().filter(|(_, unread)| unread.len() > 1) {
+        // The reads that follow report an error.
+        let Ok(Some(names)) = read::names(client, location.kind, &location.namespace).await else { continue };
+        for (steps, next) in unread.into_iter().filter(|(steps, _)| !names.contains(steps.desired().name())) {
+            *next = steps.next(Ok(None));
+        }
     }
 }
 

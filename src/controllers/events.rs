@@ -103,15 +103,20 @@ impl Events {
         self.send(cluster_scoped(&NODE, name, Some(uid)), reason, is_warning, message, NODE_SERIES_PERIOD)
     }
 
-    /// Records a change of an object in its current or last seen state. Failures are logged where they are retried.
-    pub(super) fn record(&self, change: &Change, object: &Value) {
+    /// Logs and counts a change. Failures are logged where they are retried.
+    pub(super) fn count(&self, change: &Change) {
         match change.action {
             Action::Refuse => {}
             Action::Skip | Action::Keep => warn!("{change}"),
             _ => info!("{change}"),
         }
+        self.metrics.changes.of([change.action.done(), &change.object.kind]).inc();
+    }
+
+    /// Records a change of an object in its current or last seen state.
+    pub(super) fn record(&self, change: &Change, object: &Value) {
+        self.count(change);
         let (done, key) = (change.action.done(), &change.object);
-        self.metrics.changes.of([done, &key.kind]).inc();
         let mut message = change.details();
         if message.is_empty() {
             message = format!("{done} {}", key.kind);
