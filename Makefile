@@ -16,13 +16,14 @@
 # make demo     shows the operator on a real control plane; KEEP=1 leaves it running
 # make demo-node  shows the life of a node: real kubelets, the real cloud-controller-manager of AWS, and moto for AWS; needs root
 # make bench    figures: time, requests, memory, each also with 20 ms of latency; OPERATOR=… measures another binary
+# make bench-check  a few starts, compared with hack/bench/figures.json; UPDATE=1 writes it
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
 # make rbac     the permissions of the operator that no test has used
 # make lines    how many lines the product has, without its tests
 # make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, docs/pictures/*.svg, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node bench soak crash rbac lines generate testplane ccm vcsim helm prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node bench bench-check soak crash rbac lines generate testplane ccm vcsim helm prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -60,17 +61,19 @@ export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 # Those in which somebody undoes each repair run alone: whether that is a fight depends on how soon the operator repairs.
 FIGHTS = contested:: monitoring::scrape::the_problems_of_a_real_operator
 
-test: testplane ccm vcsim helm prometheus
-	cargo test --locked --doc
-	cargo test $(TESTS) -- $(FIGHTS:%=--skip %)
-	cargo test --locked --test it -- --test-threads=1 $(FIGHTS)
+# The programs of others are built while the tests that need none of them run; the other tests wait for them.
+test: testplane
+	@$(MAKE) --no-print-directory ccm vcsim helm prometheus & programs=$$!; set -x; status=0; \
+	{ cargo test --locked --doc && cargo test $(TESTS) -- $(FIGHTS:%=--skip %) && \
+		cargo test --locked --test it -- --test-threads=1 $(FIGHTS); } || status=$$?; \
+	wait $$programs || status=$$?; exit $$status
 
 # What depends on watches once more, on API servers that do not stream lists: the default before Kubernetes 1.34.
 test-list-watch: testplane
 	WATCH_LIST=false cargo test --locked --test it -- operator:: prune:: recreate:: drift:: faults:: leader:: blind::
 
 test-faults: testplane
-	cargo test --locked --test it -- fault_suite:: --include-ignored
+	cargo test --locked --test it -- fault_suite:: connections:: --include-ignored
 
 # Four clusters, each with a cloud of its own.
 test-reasons: testplane ccm vcsim
@@ -104,6 +107,7 @@ check:
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --test e2e -- -D warnings
+	cargo clippy --locked --package ccm-demo -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 
 # Needs the network: the database of known vulnerabilities.
@@ -119,10 +123,8 @@ fuzz:
 mutants:
 	hack/mutants.sh
 
-# One build, in one profile, of the operator and of the program that shows it.
-demo: testplane
-	hack/build.sh --bin ccm-operator --example demo
-	target/release/examples/demo
+demo:
+	@hack/demo/run.sh
 
 demo-node: testplane ccm helm
 	@NARRATE=1 $(E2E) --quiet -- --nocapture life::
@@ -130,6 +132,11 @@ demo-node: testplane ccm helm
 bench: testplane
 	hack/build.sh --bin ccm-operator --example bench
 	target/release/examples/bench
+
+# Short, and prints only; --update writes the figures of this build into the file.
+bench-check: testplane
+	hack/build.sh --bin ccm-operator --example bench
+	target/release/examples/bench --check hack/bench/figures.json $(if $(UPDATE),--update)
 
 soak: testplane
 	hack/build.sh --bin ccm-operator --example soak

@@ -7,6 +7,8 @@
 
 #[path = "bench/ccms.rs"]
 mod ccms;
+#[path = "bench/check.rs"]
+mod check;
 #[path = "bench/config.rs"]
 mod config;
 #[path = "bench/drift.rs"]
@@ -31,6 +33,7 @@ mod unrelated;
 use std::{
     fs,
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -66,6 +69,14 @@ struct Args {
     #[arg(long, env = "BENCH_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 60,
         value_parser = clap::value_parser!(u32).range(1..))]
     idle_seconds: u32,
+
+    /// Measures a few starts only, and prints the figures that are worse than those of a file by more than a tenth.
+    #[arg(long, value_name = "FILE")]
+    check: Option<PathBuf>,
+
+    /// Writes the figures to the file of --check.
+    #[arg(long, requires = "check")]
+    update: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -86,6 +97,9 @@ async fn bench(args: Args) -> Result<()> {
     // Before the benchmark adds to the load.
     let machine = Machine::this();
     let binary_bytes = fs::metadata(binary()?)?.len();
+    if let Some(file) = &args.check {
+        return Ok(io::stdout().write_all(check::run(file, args.update, binary_bytes).await?.as_bytes())?);
+    }
     let (render, direct, delayed) = with_rollouts_at_once(args.idle_seconds).await?;
     let (direct_rollouts, delayed_rollouts) = with_real_rollouts().await?;
     let unrelated = with_unrelated_objects().await?;

@@ -19,8 +19,15 @@ build_once() { # folder, what it builds, key, a program that must be there, what
 	out=$cache/$3
 	if [ ! -x "$out/$4" ]; then
 		need_go "$1" "$2"
-		echo "$1: building $5 ..." >&2
 		mkdir -p "$cache"
+		# Another process may be building the same: it is waited for, and its result is used.
+		exec 8>"$cache/.lock"
+		flock 8
+		if [ -x "$out/$4" ]; then
+			echo "$out"
+			return
+		fi
+		echo "$1: building $5 ..." >&2
 		tmp=$(mktemp -d "$cache/.build-XXXXXX")
 		trap 'rm -rf "$tmp"' EXIT
 		build_into "$tmp"

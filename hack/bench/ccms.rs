@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use ccm_operator::provider::{embedded, kubernetes::Answer};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -14,8 +15,9 @@ use crate::{
         audit::Request,
         control_plane::Options,
         eventually,
-        kubernetes::{Kubernetes, OWN_NAMESPACE},
+        kubernetes::{ELSEWHERE, Kubernetes, OWN_NAMESPACE, asking_for},
         lab::{config_maps, ignore_absent},
+        objects,
     },
 };
 
@@ -26,6 +28,8 @@ const NAMES: [&str; 4] = ["cluster", "second", "third", "other"];
 /// The controllers, each with the value that turns it on.
 const CONTROLLERS: [(&str, &str); 4] =
     [("cloudNode", "Enabled"), ("cloudNodeLifecycle", "Rehearsal"), ("service", "Enabled"), ("route", "Enabled")];
+/// How many of different clouds there are at once.
+const CLOUDS: usize = 20;
 /// How often each is measured.
 const RUNS: usize = 10;
 /// Ready lasts this long.
@@ -33,10 +37,17 @@ const HOLD: Duration = Duration::from_secs(1);
 /// The pause between two looks whether all are ready.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Starts with so many `CloudControllerManager`s.
+/// Starts with several `CloudControllerManager`s.
 pub struct Ccms {
-    pub count: usize,
+    /// How many, and of what.
+    pub name: String,
     pub runs: Vec<Run>,
+}
+
+/// The `CloudControllerManager`s of a start, each with its specification, and the arguments of the operator.
+struct Asked {
+    ccms: Vec<(String, Value)>,
+    arguments: Vec<String>,
 }
 
 /// A first installation, and a later start.
@@ -46,24 +57,23 @@ pub struct Run {
     pub second: Vec<Request>,
 }
 
-/// Starts the operator with one, two and four of them, of which nothing exists yet, and then once more.
+/// Starts the operator with some of them, of which nothing exists yet, and then once more.
 pub async fn measure() -> Result<Vec<Ccms>> {
     progress("starting a control plane that is not OpenShift's");
     let cluster = Kubernetes::with(Options { is_durable: true, ..Options::default() }, "aws").await?;
     let mut all = Vec::new();
     for count in COUNTS {
-        progress(&format!("{count} CloudControllerManagers"));
-        let mut runs = Vec::new();
-        for _ in 0..RUNS {
-            runs.push(run(&cluster, count).await?);
-        }
-        all.push(Ccms { count, runs });
+        let name = format!("{count} CloudControllerManager{}", if count == 1 { "" } else { "s" });
+        all.push(runs(&cluster, name, &of_one_cloud(count)).await?);
     }
+    let name = format!("{CLOUDS} CloudControllerManagers of different clouds");
+    all.push(runs(&cluster, name, &of_clouds(&cluster).await?).await?);
     Ok(all)
 }
 
-async fn run(cluster: &Kubernetes, count: usize) -> Result<Run> {
-    for (number, name) in NAMES.iter().enumerate().take(count) {
+/// Several of one cloud, each with some of its controllers.
+fn of_one_cloud(count: usize) -> Asked {
+    let ccm = |(number, name): (usize, &&str)| {
         let of = |(place, (controller, on)): (usize, &(&str, &str))| {
             let is_own = place % count == number;
             ((*controller).to_owned(), json!(if is_own { *on } else { "Disabled" }))
@@ -73,24 +83,77 @@ async fn run(cluster: &Kubernetes, count: usize) -> Result<Run> {
             "provider": "aws", "ports": {"secure": 11_000 + number}, "controllers": controllers,
             "network": {"podCIDRs": ["10.244.0.0/16"]},
         });
-        cluster.create(name, spec).await?;
+        ((*name).to_owned(), spec)
+    };
+    Asked {
+        ccms: NAMES.iter().enumerate().take(count).map(ccm).collect(),
+        arguments: vec!["--namespaces=kube-system".to_owned()],
+    }
+}
+
+/// One of each cloud. Only the first has a service controller, and only those that leave the nodes of others alone have a node
+/// controller.
+async fn of_clouds(cluster: &Kubernetes) -> Result<Asked> {
+    let catalog = embedded::catalog()?;
+    let descriptors: Vec<_> = catalog.kubernetes_descriptors().take(CLOUDS).collect();
+    ensure!(descriptors.len() == CLOUDS, "there are {} clouds", descriptors.len());
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
+    objects::apply(&cluster.client, namespace).await?;
+    let names = descriptors.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(",");
+    let arguments = vec![format!("--namespaces=kube-system,{ELSEWHERE}"), format!("--names={names}")];
+    let installed = [&["--providers".to_owned(), names][..], &arguments].concat();
+    cluster.install_with(&installed.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let mut ccms = Vec::new();
+    for (number, descriptor) in descriptors.into_iter().enumerate() {
+        cluster.put_inputs(descriptor, "value").await?;
+        let mut spec = asking_for(descriptor);
+        let on = |is_on: bool| if is_on { "Enabled" } else { "Disabled" };
+        let leaves_others = descriptor.nodes.other_cloud_provider_id != Answer::Gone;
+        spec["controllers"] = json!({
+            "cloudNode": on(leaves_others), "cloudNodeLifecycle": "Disabled", "service": on(number == 0), "route": "Disabled",
+        });
+        spec["ports"] = json!({"secure": 11_000 + number});
+        ccms.push((descriptor.name.clone(), spec));
+    }
+    Ok(Asked { ccms, arguments })
+}
+
+async fn runs(cluster: &Kubernetes, name: String, asked: &Asked) -> Result<Ccms> {
+    progress(&name);
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        runs.push(run(cluster, asked).await?);
+    }
+    Ok(Ccms { name, runs })
+}
+
+async fn run(cluster: &Kubernetes, asked: &Asked) -> Result<Run> {
+    let (count, arguments) = (asked.ccms.len(), asked.arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    for (name, spec) in &asked.ccms {
+        cluster.create(name, spec.clone()).await?;
     }
     let mark = cluster.mark().await?;
     let started = Instant::now();
-    let operator = cluster.start()?;
+    let operator = cluster.start_with(&arguments)?;
     while ready(cluster).await? < count {
         ensure!(started.elapsed() < LIMIT, "not ready in time:\n{}", operator.log());
         sleep(LOOK).await;
     }
     let time = started.elapsed();
     sleep(HOLD).await;
-    let (cpu_seconds, rss_kib) = (operator.cpu_seconds(), operator.rss_kib());
-    let first = Convergence { time, requests: cluster.requests(mark).await?, cpu_seconds, rss_kib };
+    let first = Convergence {
+        time,
+        requests: cluster.requests(mark).await?,
+        cpu_seconds: operator.cpu_seconds(),
+        rss_kib: operator.rss_kib(),
+        anonymous_kib: operator.anonymous_kib(),
+        connections: None,
+    };
     operator.terminate()?;
     operator.wait(LIMIT).await?;
 
     let mark = cluster.mark().await?;
-    let operator = cluster.start()?;
+    let operator = cluster.start_with(&arguments)?;
     // No status changes, so only its log tells that it has looked at all of them.
     eventually("the second start", LIMIT, async || {
         let log = operator.log();

@@ -49,7 +49,7 @@ pub struct Access<'a> {
     lab: &'a Lab,
     kubeconfig: PathBuf,
     name: &'static str,
-    _proxy: Option<Latency>,
+    proxy: Option<Latency>,
 }
 
 /// Everything that is measured with one [`Access`].
@@ -72,8 +72,11 @@ pub struct Convergence {
     pub requests: Vec<Request>,
     /// Processor time by then.
     pub cpu_seconds: f64,
-    /// Resident memory then.
+    /// Resident memory then, and the part of it that is backed by no file.
     pub rss_kib: u64,
+    pub anonymous_kib: u64,
+    /// The TLS connections by then, where they are counted.
+    pub connections: Option<usize>,
 }
 
 /// A time without changes in the cluster.
@@ -86,18 +89,22 @@ pub struct Idle {
 impl<'a> Access<'a> {
     /// Straight to the API server.
     pub fn direct(lab: &'a Lab) -> Self {
-        Self { lab, kubeconfig: lab.kubeconfig().to_owned(), name: "direct", _proxy: None }
+        Self { lab, kubeconfig: lab.kubeconfig().to_owned(), name: "direct", proxy: None }
     }
 
     /// With latency added to each call.
     pub async fn delayed(lab: &'a Lab, latency: Duration) -> Result<Self> {
         let proxy = Latency::start(lab.plane.port(), latency)?;
         let kubeconfig = lab.plane.service_account_kubeconfig_via(proxy.port(), OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
-        Ok(Self { lab, kubeconfig, name: "with latency", _proxy: Some(proxy) })
+        Ok(Self { lab, kubeconfig, name: "with latency", proxy: Some(proxy) })
     }
 
     fn start(&self) -> Result<Operator> {
         self.lab.start_with(&self.kubeconfig, POD_UID, &[])
+    }
+
+    fn accepted(&self) -> Option<usize> {
+        self.proxy.as_ref().map(Latency::accepted)
     }
 
     fn progress(&self, what: &str) {
@@ -181,7 +188,7 @@ pub async fn cold(access: &Access<'_>) -> Result<Convergence> {
 async fn cold_run(access: &Access<'_>) -> Result<(Convergence, Operator)> {
     let lab = access.lab;
     let mut reports = Watch::cluster_operator(&lab.client).await?;
-    let mark = lab.mark().await?;
+    let (mark, accepted_before) = (lab.mark().await?, access.accepted());
     let started = Instant::now();
     let operator = access.start()?;
     let converged = program::while_it_runs(&operator, healthy_since(&mut reports)).await?;
@@ -190,6 +197,8 @@ async fn cold_run(access: &Access<'_>) -> Result<(Convergence, Operator)> {
         requests: lab.requests(mark).await?,
         cpu_seconds: program::cpu_seconds(&operator),
         rss_kib: operator.rss_kib(),
+        anonymous_kib: operator.anonymous_kib(),
+        connections: access.accepted().map(|accepted| accepted - accepted_before.unwrap_or_default()),
     };
     Ok((run, operator))
 }

@@ -1,7 +1,7 @@
 //! Prints the measurements: tables for people, JSON for programs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write},
     fs,
     time::Duration,
@@ -196,6 +196,14 @@ fn figures(results: &Results) -> Vec<Figure> {
             "122 MiB, 2 processes",
             &cold(|run| mebibytes(run.rss_kib)),
         ),
+        both("anonymous memory, converged", Unit::Mebibytes, "", &cold(|run| mebibytes(run.anonymous_kib))),
+        Figure {
+            name: "TLS connections until converged".to_owned(),
+            unit: Unit::Count,
+            direct: Summary::of(results.delayed.cold.iter().filter_map(|run| run.connections).map(number)),
+            delayed: None,
+            upstream: "",
+        },
         both("drift repaired, all kinds", Unit::Milliseconds, "13 to 50 ms", &|measured| {
             repairs(measured, |repair| milliseconds(repair.time))
         }),
@@ -267,9 +275,9 @@ fn of_nodes(nodes: &Nodes) -> Vec<Figure> {
     ]
 }
 
-fn of_ccms(Ccms { count: ccms, runs }: &Ccms) -> Vec<Figure> {
+fn of_ccms(Ccms { name: of, runs }: &Ccms) -> Vec<Figure> {
     let figure = |name: &str, unit: Unit, value: &dyn Fn(&Run) -> f64| Figure {
-        name: format!("{ccms} CloudControllerManager{}: {name}", if *ccms == 1 { "" } else { "s" }),
+        name: format!("{of}: {name}"),
         unit,
         direct: Summary::of(runs.iter().map(value)),
         delayed: None,
@@ -433,6 +441,19 @@ impl Unit {
             Self::Megabytes => " MB",
         }
     }
+}
+
+/// The figures of the comparison with an earlier build, by name.
+pub fn compared(binary_bytes: u64, runs: &[Convergence]) -> BTreeMap<String, f64> {
+    let median = |value: fn(&Convergence) -> f64| Summary::of(runs.iter().map(value)).median;
+    let figures = [
+        ("binary, MB", megabytes(binary_bytes)),
+        ("requests until converged", median(|run| number(run.requests.len()))),
+        ("writes until converged", median(|run| count(&run.requests, Request::counts_as_write))),
+        ("processor time until converged, s", median(|run| run.cpu_seconds)),
+        ("anonymous memory, converged, MiB", median(|run| mebibytes(run.anonymous_kib))),
+    ];
+    figures.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 fn count(requests: &[Request], is_counted: impl Fn(&Request) -> bool) -> f64 {

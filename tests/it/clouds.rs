@@ -23,7 +23,7 @@ use crate::{
         artifacts,
         audit::{self, Mark, Request},
         eventually,
-        kubernetes::{ELSEWHERE, Kubernetes, OWN_NAMESPACE, SERVICE_ACCOUNT, asking_for, configuration},
+        kubernetes::{ELSEWHERE, Kubernetes, OWN_NAMESPACE, SERVICE_ACCOUNT, asking_for, namespace_of},
         objects,
         operator::Operator,
         scrape::free_port,
@@ -43,11 +43,6 @@ const PASSWORD: &str = "s3cret";
 struct Fixture {
     cluster: Kubernetes,
     operator: Operator,
-}
-
-/// The namespace of a cloud-controller-manager here.
-fn namespace_of(descriptor: &Descriptor) -> &'static str {
-    if descriptor.namespaces.include("kube-system") { "kube-system" } else { ELSEWHERE }
 }
 
 /// Starts an operator for one `CloudControllerManager` of each provider, which has its name.
@@ -74,28 +69,11 @@ impl Fixture {
 
     /// Creates what a provider needs, and its `CloudControllerManager`.
     async fn ask_for(&self, descriptor: &Descriptor) -> Result<()> {
-        let name = descriptor.name.as_str();
-        let mut secret = json!({});
-        for key in descriptor.credentials.iter().flat_map(|credentials| &credentials.keys) {
-            secret[key.replace('*', "vcenter.lab")] = json!(PASSWORD);
-        }
-        if let Some(config) = &descriptor.cloud_config {
-            let text = configuration(config, PASSWORD);
-            if config.holds_credentials {
-                secret[&config.file] = json!(text);
-            } else {
-                let metadata = json!({"name": name, "namespace": namespace_of(descriptor)});
-                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {&config.file: text}});
-                objects::apply(&self.cluster.client, map).await?;
-            }
-        }
-        if secret != json!({}) {
-            self.cluster.put_secret_in(namespace_of(descriptor), name, secret).await?;
-        }
+        self.cluster.put_inputs(descriptor, PASSWORD).await?;
         let mut spec = asking_for(descriptor);
         spec["placement"] = json!({"apiServer": {"host": "127.0.0.1", "port": self.cluster.plane.port()}});
         spec["ports"] = json!({"secure": free_port()?});
-        self.cluster.create(name, spec).await
+        self.cluster.create(&descriptor.name, spec).await
     }
 
     /// The workload of the cloud-controller-manager.

@@ -154,6 +154,29 @@ impl Kubernetes {
         objects::apply(&self.client, secret).await.map(drop)
     }
 
+    /// Creates the ConfigMap and the Secret that [`asking_for`] this provider names, with this text as each value.
+    pub async fn put_inputs(&self, descriptor: &Descriptor, value: &str) -> Result<()> {
+        let (name, namespace) = (descriptor.name.as_str(), namespace_of(descriptor));
+        let mut secret = json!({});
+        for key in descriptor.credentials.iter().flat_map(|credentials| &credentials.keys) {
+            secret[key.replace('*', "vcenter.lab")] = json!(value);
+        }
+        if let Some(config) = &descriptor.cloud_config {
+            let text = configuration(config, value);
+            if config.holds_credentials {
+                secret[&config.file] = json!(text);
+            } else {
+                let metadata = json!({"name": name, "namespace": namespace});
+                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {&config.file: text}});
+                objects::apply(&self.client, map).await?;
+            }
+        }
+        if secret != json!({}) {
+            self.put_secret_in(namespace, name, secret).await?;
+        }
+        Ok(())
+    }
+
     /// Waits for these conditions of a `CloudControllerManager`, as `Type=Status`, of its current generation.
     pub async fn conditions(&self, operator: &Operator, name: &str, expected: &[&str]) -> Result<Value> {
         let waited = eventually("the conditions", LIMIT, async || {
@@ -238,6 +261,11 @@ pub fn installation(arguments: &[&str]) -> Result<Vec<Value>> {
     Ok(yaml::documents(&String::from_utf8(output.stdout)?)?)
 }
 
+/// The namespace of the cloud-controller-manager of a provider.
+pub fn namespace_of(descriptor: &Descriptor) -> &'static str {
+    if descriptor.namespaces.include("kube-system") { "kube-system" } else { ELSEWHERE }
+}
+
 /// A specification with every controller that a provider has, and with what it needs: the configuration and the credentials are in a
 /// Secret of the provider's name, or the configuration in the ConfigMap of that name.
 pub fn asking_for(descriptor: &Descriptor) -> Value {
@@ -255,7 +283,7 @@ pub fn asking_for(descriptor: &Descriptor) -> Value {
     if descriptor.credentials.is_some() {
         spec["credentials"] = json!({"secretRef": {"name": name}});
     }
-    if !descriptor.namespaces.include("kube-system") {
+    if namespace_of(descriptor) == ELSEWHERE {
         spec["namespace"] = json!(ELSEWHERE);
     }
     if let Some(flag) = descriptor.routes.as_ref().and_then(|routes| routes.needs_one_of.first()) {
