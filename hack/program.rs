@@ -126,14 +126,6 @@ pub async fn while_it_runs<T>(operator: &Operator, work: impl Future<Output = Re
     })
 }
 
-/// Processor time of a single-threaded process. The scheduler's figure is finer than the clock ticks of
-/// [`Operator::cpu_seconds`], where the kernel provides it.
-pub fn cpu_seconds(operator: &Operator) -> f64 {
-    let scheduled = fs::read_to_string(format!("/proc/{}/schedstat", operator.pid())).unwrap_or_default();
-    let nanoseconds = scheduled.split_whitespace().next().and_then(|field| field.parse().ok());
-    nanoseconds.map_or_else(|| operator.cpu_seconds(), |time| Duration::from_nanos(time).as_secs_f64())
-}
-
 /// The API of a kind in the managed namespace.
 pub fn api(client: &Client, resource: &ApiResource) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), NAMESPACE, resource)

@@ -97,14 +97,14 @@ async fn bundle_changes(lab: &Lab, operator: &Operator) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     for number in 0..RUNS {
         let last = pki::authority(&format!("bench-{number}"))?;
-        let before = program::cpu_seconds(operator);
+        let before = operator.cpu_seconds();
         lab.write_system_bundle(&format!("{bundle}{last}"))?;
         let line = last.lines().nth(1).context("a certificate has lines")?;
         let follows =
             |now: &DynamicObject| now.data["data"]["ca-bundle.crt"].as_str().is_some_and(|text| text.contains(line));
         let followed = states.until("ccm-trusted-ca follows the system bundle", LIMIT, follows);
         program::while_it_runs(operator, followed).await?;
-        times.push(program::cpu_seconds(operator) - before);
+        times.push(operator.cpu_seconds() - before);
     }
     lab.write_system_bundle(&pki::authority("system")?)?;
     let is_small =

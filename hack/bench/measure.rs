@@ -195,7 +195,7 @@ async fn cold_run(access: &Access<'_>) -> Result<(Convergence, Operator)> {
     let run = Convergence {
         time: converged - started,
         requests: lab.requests(mark).await?,
-        cpu_seconds: program::cpu_seconds(&operator),
+        cpu_seconds: operator.cpu_seconds(),
         rss_kib: operator.rss_kib(),
         anonymous_kib: operator.anonymous_kib(),
         connections: access.accepted().map(|accepted| accepted - accepted_before.unwrap_or_default()),
@@ -243,9 +243,9 @@ async fn create_as_predecessor(lab: &Lab) -> Result<()> {
 }
 
 async fn idle(lab: &Lab, operator: &Operator, seconds: u32) -> Result<Idle> {
-    let (mark, cpu_before) = (lab.mark().await?, program::cpu_seconds(operator));
+    let (mark, cpu_before) = (lab.mark().await?, operator.cpu_seconds());
     sleep(Duration::from_secs(u64::from(seconds))).await;
-    Ok(Idle { seconds, requests: lab.requests(mark).await?, cpu_seconds: program::cpu_seconds(operator) - cpu_before })
+    Ok(Idle { seconds, requests: lab.requests(mark).await?, cpu_seconds: operator.cpu_seconds() - cpu_before })
 }
 
 /// From a new images file until the Deployment has the new image.

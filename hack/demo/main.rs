@@ -138,7 +138,7 @@ async fn converge(narrator: &Narrator, lab: &Lab) -> Result<Operator> {
          time; {:.1} MiB of memory.",
         duration(reported - started),
         requests.len(),
-        program::cpu_seconds(&operator),
+        operator.cpu_seconds(),
         f64::from(u32::try_from(operator.rss_kib())?) / 1024.0,
     ))?;
     Ok(operator)

@@ -6,11 +6,10 @@ pub(super) use secrets::redacted;
 
 use serde::Serialize;
 use serde_json::Value;
-use similar::TextDiff;
 
 use crate::{
     apply::change::{Action, Change, essence},
-    text::yaml,
+    text::{diff, yaml},
 };
 
 const CONTEXT_LINES: usize = 3;
@@ -66,12 +65,8 @@ impl Diff {
         let title = |text: &str, when: &str| {
             if text.is_empty() { "/dev/null".to_owned() } else { format!("{} ({when})", self.change.object) }
         };
-        let text = TextDiff::from_lines(before, after);
-        let text = text
-            .unified_diff()
-            .context_radius(CONTEXT_LINES)
-            .header(&title(before, "live"), &title(after, "planned"))
-            .to_string();
+        let (from, to) = (title(before, "live"), title(after, "planned"));
+        let text = diff::unified((&from, before), (&to, after), CONTEXT_LINES);
         let lines = text.lines().map(|line| match line.get(..1) {
             _ if line.starts_with("--- ") || line.starts_with("+++ ") => paint("1", line),
             Some("-") => paint("31", line),

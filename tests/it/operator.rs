@@ -43,6 +43,13 @@ async fn converges_with_one_write_for_each_object() -> Result<()> {
     };
     assert!(all.len() <= most, "{} requests: {all:#?}", all.len());
     assert!(requests.iter().all(|request| request.code != 403), "{requests:#?}");
+    let documented = documented_requests();
+    for request in all.iter().filter(|one| !one.starts_with("list")) {
+        assert!(documented.iter().any(|one| request.starts_with(one)), "docs/operations.md does not have {request}");
+    }
+    for one in documented {
+        assert!(all.iter().any(|request| request.starts_with(one)), "docs/operations.md has {one}, which was not sent");
+    }
     let writes: Vec<_> = requests.iter().filter(|request| request.counts_as_write()).map(describe).collect();
     let status = writes.iter().filter(|write| write.contains("clusteroperators/status")).count();
     assert!(status <= 3, "two by the operator, one by the config-sync controllers: {writes:#?}");
@@ -52,6 +59,16 @@ async fn converges_with_one_write_for_each_object() -> Result<()> {
     assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], IMAGE);
     assert_eq!(deployment["spec"]["replicas"], 2);
     Ok(())
+}
+
+/// The requests in the table of docs/operations.md, some without the name of the object.
+fn documented_requests() -> Vec<&'static str> {
+    let page = include_str!("../../docs/operations.md");
+    let section = page.split("## Requests\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap_or_default();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let requests: Vec<_> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(!requests.is_empty(), "{section}");
+    requests
 }
 
 #[tokio::test]

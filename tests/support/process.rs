@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError, mpsc},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -146,16 +147,18 @@ impl Process {
         value.and_then(|value| value.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
     }
 
-    /// Processor time used so far, user and system; zero once the process was reaped.
+    /// Processor time used so far, user and system, of all its threads; zero once the process was reaped.
     pub fn cpu_seconds(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        // The second field is the command's name in brackets and may hold blanks: utime and stime, the fields 14 and
-        // 15, are counted from its end.
-        let after_name = stat.rsplit(')').next().unwrap_or_default();
-        let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
-        // SAFETY: sysconf reads a constant of the system and has no preconditions.
-        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-        ticks.sum::<f64>() / f64::from(i32::try_from(ticks_per_second).unwrap_or(100))
+        let (pid, mut clock) = (self.pid.cast_signed(), 0);
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // In nanoseconds, unlike /proc/PID/stat, whose hundredths of a second are a third of a whole start.
+        // SAFETY: both write to their argument, or fail.
+        unsafe {
+            if libc::clock_getcpuclockid(pid, &raw mut clock) == 0 {
+                libc::clock_gettime(clock, &raw mut time);
+            }
+        }
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default()).as_secs_f64()
     }
 
     fn child(&self) -> MutexGuard<'_, Child> {

@@ -3,7 +3,6 @@
 //! It shares [`cloud_conf::compute`] with the controller; only the source of the inputs differs.
 
 use serde_json::Value;
-use similar::TextDiff;
 
 use crate::{
     config::{
@@ -12,8 +11,11 @@ use crate::{
     },
     facts::Facts,
     object::reference::Reference,
-    text::mask,
+    text::{diff, mask},
 };
+
+/// The lines of context of a diff.
+const CONTEXT_LINES: usize = 3;
 
 /// A configuration before and after its completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +63,8 @@ impl Preview {
     /// Returns the changes and their rules, with secret-like values masked. Empty if nothing changed.
     pub fn diff(&self) -> String {
         let (before, after) = (mask::text(&self.before), mask::text(self.synced.text()));
-        let mut text = TextDiff::from_lines(&before, &after)
-            .unified_diff()
-            .header(&self.from, &format!("ConfigMap {}, key {}", cloud_conf::TARGET_NAME, cloud_conf::KEY))
-            .to_string();
+        let to = format!("ConfigMap {}, key {}", cloud_conf::TARGET_NAME, cloud_conf::KEY);
+        let mut text = diff::unified((&self.from, &before), (&to, &after), CONTEXT_LINES);
         for change in &self.synced.changes {
             text.extend(["# ", &mask::message(&change.key), ": ", change.rule, "\n"]);
         }

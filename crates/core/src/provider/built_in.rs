@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::provider::{Descriptor, Error, Flavor, KubernetesProvider, OpenShiftProvider, Platform, folder, kubernetes};
+use crate::provider::{Error, Flavor, KubernetesProvider, OpenShiftProvider, Platform, folder, kubernetes};
 
 /// Returns the files of the built-in provider with a name as (path from the repository's root, bytes).
 pub(super) type Files = fn(&str) -> Vec<(String, &'static [u8])>;
@@ -28,14 +28,17 @@ pub(super) struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// Creates a provider with these files. Parses only the descriptor for OpenShift, because the platform selects among providers.
+    /// Creates a provider with these files. Parses only its platform, which selects among providers.
     pub(super) fn new(name: &'static str, files: Files) -> Result<Self, Error> {
-        let descriptor = descriptor::<Descriptor>(name, files, Flavor::OpenShift).transpose()?;
-        let kubernetes = folder::descriptor_path(Flavor::Kubernetes, &format!("{name}/"));
+        let own = files(name);
+        let descriptor = |flavor| {
+            let path = folder::descriptor_path(flavor, &format!("{name}/"));
+            own.iter().find(|(file, _)| *file == path)
+        };
         Ok(Self {
             name,
-            platform: descriptor.map(|one| one.platform),
-            has_kubernetes: files(name).iter().any(|(path, _)| *path == kubernetes),
+            platform: descriptor(Flavor::OpenShift).map(|(path, bytes)| platform(path, bytes)).transpose()?,
+            has_kubernetes: descriptor(Flavor::Kubernetes).is_some(),
             files,
             openshift: OnceLock::new(),
             kubernetes: OnceLock::new(),
@@ -64,8 +67,40 @@ impl BuiltIn {
     }
 }
 
+/// Parses the field `platform` of a descriptor, and no other.
+fn platform(path: &str, bytes: &[u8]) -> Result<Platform, Error> {
+    #[derive(Deserialize)]
+    struct OnlyPlatform {
+        platform: Platform,
+    }
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let mut lines = text.split_inclusive('\n').skip_while(|line| !line.starts_with("platform:"));
+    let first = lines.next().unwrap_or_default();
+    let field: String = std::iter::once(first).chain(lines.take_while(|line| line.starts_with(' '))).collect();
+    folder::descriptor::<OnlyPlatform>(path, field.as_bytes()).map(|one| one.platform)
+}
+
 fn descriptor<D: DeserializeOwned>(name: &str, files: Files, flavor: Flavor) -> Option<Result<D, Error>> {
     let own = folder::descriptor_path(flavor, &format!("{name}/"));
     let (path, bytes) = files(name).into_iter().find(|(path, _)| *path == own)?;
     Some(folder::descriptor(&path, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::embedded;
+
+    #[test]
+    fn the_platform_that_is_looked_up_is_that_of_the_descriptor() {
+        let mut with_platform = 0;
+        for parsed in embedded::parsed_providers() {
+            let Some(platform) = parsed.platform() else { continue };
+            with_platform += 1;
+            let name = embedded::names().into_iter().find(|name| *name == parsed.name).unwrap();
+            let looked_up = BuiltIn::new(name, embedded::files).unwrap();
+            assert_eq!(looked_up.platform.as_ref(), Some(platform), "{name}");
+        }
+        assert!(with_platform > 5);
+    }
 }

@@ -33,7 +33,7 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// Returns the files of a provider as (path from the repository's root, bytes); none if there is no provider with this name.
-fn files(name: &str) -> Vec<(String, &'static [u8])> {
+pub(super) fn files(name: &str) -> Vec<(String, &'static [u8])> {
     let mut files = Vec::new();
     for (root, dir) in [("assets", &ASSETS), ("bootstrap", &BOOTSTRAP)] {
         if let Some(own) = dir.get_dir(name) {

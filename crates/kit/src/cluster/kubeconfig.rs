@@ -72,7 +72,8 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     let user = user(&kubeconfig, access).map(str::to_owned);
     let chosen = kubeconfig.auth_infos.iter_mut().find(|info| Some(&info.name) == user.as_ref());
     if let Some(info) = chosen.and_then(|info| info.auth_info.as_mut()) {
-        set_token(info).with_context(|| format!("failed to use the user of the kubeconfig {name}"))?;
+        let used = check_auth_provider(info).and_then(|()| set_token(info));
+        used.with_context(|| format!("failed to use the user of the kubeconfig {name}"))?;
     }
     let Access { context, cluster, user, .. } = access.clone();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions { context, cluster, user }).await;
@@ -93,6 +94,17 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
             None => anyhow!("invalid YAML, or not a kubeconfig"),
         },
         error => error.into(),
+    }
+}
+
+/// Refuses an `auth-provider` that kubectl refuses as well. The library would run its command, for which `crates/no-jsonpath` stands in.
+fn check_auth_provider(info: &config::AuthInfo) -> anyhow::Result<()> {
+    match &info.auth_provider {
+        Some(provider) if provider.name != "oidc" => bail!(
+            "its auth-provider {:?} is not supported, as in kubectl since version 1.26: use a credential plugin (exec)",
+            provider.name
+        ),
+        _ => Ok(()),
     }
 }
 
@@ -163,6 +175,16 @@ mod tests {
         let mut info = config::AuthInfo { token: Some(" \n".to_owned().into()), ..config::AuthInfo::default() };
         set_token(&mut info).unwrap();
         assert!(info.token.is_none(), "an empty token would be that of nobody");
+    }
+
+    #[test]
+    fn an_auth_provider_that_kubectl_has_removed_is_refused() {
+        let checked = |name: &str| {
+            let info: config::AuthInfo = serde_json::from_value(json!({"auth-provider": {"name": name}})).unwrap();
+            check_auth_provider(&info)
+        };
+        assert!(checked("gcp").unwrap_err().to_string().contains("credential plugin"));
+        assert!(checked("oidc").is_ok());
     }
 
     #[test]
