@@ -129,8 +129,10 @@ demo:
 demo-node: testplane ccm helm
 	@NARRATE=1 $(E2E) --quiet -- --nocapture life::
 
+# Apart, because the dependencies of the tests would turn on features of those of the operator.
 bench: testplane
-	hack/build.sh --bin ccm-operator --example bench
+	hack/build.sh --example bench
+	hack/build.sh --bin ccm-operator
 	target/release/examples/bench
 
 # Short, and prints only; --update writes the figures of this build into the file. The program that measures is as the tests have

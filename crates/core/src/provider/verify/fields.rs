@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use serde_path_to_error::{Deserializer, Segment, Track};
+use serde_path_to_error::Segment;
 
 use crate::{
     object::Object,
@@ -72,13 +72,9 @@ fn lost<T: Serialize + DeserializeOwned>(manifest: &Value) -> Vec<(String, Strin
     if manifest["kind"] != "ConfigMap" {
         quote_quantities(&mut manifest);
     }
-    let mut track = Track::new();
-    // Through one type of deserializer: each of these kinds would have its own copy of the code of both.
-    let mut deserializer = <dyn erased_serde::Deserializer>::erase(Deserializer::new(&manifest, &mut track));
-    let read: Result<T, _> = erased_serde::deserialize(&mut deserializer);
-    let typed = match read {
+    let typed: T = match serde_path_to_error::deserialize(&manifest) {
         Ok(typed) => typed,
-        Err(error) => return vec![(pointer(&track.path()), error.to_string())],
+        Err(error) => return vec![(pointer(error.path()), error.into_inner().to_string())],
     };
     let mut defects = Vec::new();
     compare(&manifest, &serde_json::to_value(&typed).unwrap_or_default(), "", &mut defects);
