@@ -282,6 +282,34 @@ async fn an_error_of_one_ccm_does_not_block_the_others() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn objects_of_several_ccms_are_looked_for_by_one_list_of_each_location() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let account = |name: &str| format!("aws-cloud-controller-manager{name}");
+    let foreign = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account("-third"), "namespace": "kube-system"},
+    });
+    objects::apply(&cluster.client, foreign).await?;
+    for (name, controller) in [("cluster", "cloudNode"), ("second", "service"), ("third", "route")] {
+        let spec = json!({"provider": "aws", "network": {"podCIDRs": ["10.244.0.0/16"]}});
+        cluster.create(name, only(controller, spec)).await?;
+    }
+    let mark = cluster.mark().await?;
+    let operator = cluster.start()?;
+    cluster.ready(&operator, "cluster").await?;
+    cluster.ready(&operator, "second").await?;
+    let live = cluster.conditions(&operator, "third", &["Ready=False"]).await?;
+    assert!(message(&live, "Ready").contains("is not taken over"), "{live:#}");
+
+    let requests: Vec<_> = cluster.requests(mark).await?.iter().map(describe).collect();
+    let reads = |name: &str| requests.iter().filter(|one| **one == format!("get serviceaccounts {name}")).count();
+    assert!(reads(&account("-third")) > 0, "it exists, so it is read: {requests:#?}");
+    assert_eq!((reads(&account("")), reads(&account("-second"))), (0, 0), "{requests:#?}");
+    assert!(requests.iter().any(|one| one.trim_end() == "list serviceaccounts"), "{requests:#?}");
+    assert!(cluster.requests(mark).await?.iter().all(|request| request.code != 403), "{requests:#?}");
+    Ok(())
+}
+
 /// The reason of a condition.
 fn reason<'a>(live: &'a Value, type_: &str) -> &'a str {
     let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();

@@ -103,7 +103,11 @@ pub fn parsed_providers_of(
     flavors(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
 }
 
-/// Reads the files of one flavor of a provider in a tree of providers, given the files of all its flavors; `None` if there are none.
+/// The function that parses the documents of a file, each with its lines.
+type ReadDocuments = fn(&str) -> Result<Vec<(Value, Lines)>, yaml::Error>;
+
+/// Reads the files of one flavor of a built-in provider, given the files of all its flavors; `None` if there are none. The tests exclude
+/// its defects, so nobody needs their lines.
 pub(super) fn parsed_provider(
     name: &str,
     flavor: Flavor,
@@ -113,7 +117,9 @@ pub(super) fn parsed_provider(
     let is_of_flavor = |(path, _): &(String, _)| flavor_of(&below, path) == flavor;
     let files: BTreeMap<_, _> =
         files.into_iter().filter(is_of_flavor).map(|(path, bytes)| (path, bytes.into())).collect();
-    (!files.is_empty()).then(|| ParsedProvider::read(name.to_owned(), flavor, below, files))
+    let without_lines: ReadDocuments =
+        |text| Ok(yaml::documents(text)?.into_iter().map(|document| (document, Lines::default())).collect());
+    (!files.is_empty()).then(|| ParsedProvider::read(name.to_owned(), flavor, below, files, without_lines))
 }
 
 /// Parses the descriptor that is the file at `path`, without the checks of a parsed provider.
@@ -136,7 +142,9 @@ fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<Par
     for (path, bytes) in files {
         flavors.entry(flavor_of(below, &path)).or_default().insert(path, bytes);
     }
-    let read = |(flavor, files)| ParsedProvider::read(name.to_owned(), flavor, below.to_owned(), files);
+    let read = |(flavor, files)| {
+        ParsedProvider::read(name.to_owned(), flavor, below.to_owned(), files, yaml::documents_with_lines)
+    };
     flavors.into_iter().map(read).collect()
 }
 
@@ -158,7 +166,13 @@ impl Manifest {
 }
 
 impl ParsedProvider {
-    fn read(name: String, flavor: Flavor, below: String, files: BTreeMap<String, Vec<u8>>) -> Self {
+    fn read(
+        name: String,
+        flavor: Flavor,
+        below: String,
+        files: BTreeMap<String, Vec<u8>>,
+        documents: ReadDocuments,
+    ) -> Self {
         let mut parsed = Self { name, flavor, below, ..Self::default() };
         let renamed = files.keys().find_map(|path| Some((path, renamed::of_path(path, &parsed.below)?)));
         if let Some((path, problem)) = renamed {
@@ -167,7 +181,7 @@ impl ParsedProvider {
             return parsed;
         }
         for (path, bytes) in &files {
-            if let Err(defect) = parsed.add(path, bytes) {
+            if let Err(defect) = parsed.add(path, bytes, documents) {
                 parsed.defects.push(defect);
             }
         }
@@ -184,7 +198,7 @@ impl ParsedProvider {
         parsed
     }
 
-    fn add(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
+    fn add(&mut self, path: &str, bytes: &[u8], documents: ReadDocuments) -> Result<(), Error> {
         let problem = |problem: String| Error::new(path, None, problem);
         let own = path.split_once('/').and_then(|(top, rest)| Some((top, rest.strip_prefix(&self.below)?)));
         let parts = own.map(|(top, rest)| (top, rest.split('/').collect::<Vec<_>>()));
@@ -200,8 +214,7 @@ impl ParsedProvider {
         if let Some((place, found)) = terminal::first(text) {
             return Err(Error::new(path, Some(place), terminal::refusal(found)));
         }
-        let documents =
-            yaml::documents_with_lines(text).map_err(|error| Error::new(path, error.place, error.message))?;
+        let documents = documents(text).map_err(|error| Error::new(path, error.place, error.message))?;
         for (value, lines) in &documents {
             if let Some((pointer, found)) = control_character(value) {
                 let place = Place::line(lines.of(&pointer));
