@@ -61,9 +61,11 @@ export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 # Those in which somebody undoes each repair run alone: whether that is a fight depends on how soon the operator repairs.
 FIGHTS = contested:: monitoring::scrape::the_problems_of_a_real_operator
 
-# The programs of others are built while the tests that need none of them run; the other tests wait for them.
+# The programs of others are built while the tests that need none of them run; the other tests wait for them. They are a process
+# group, so that an interrupt ends all of it.
 test: testplane
-	@$(MAKE) --no-print-directory ccm vcsim helm prometheus & programs=$$!; set -x; status=0; \
+	@setsid sh -c 'hack/ccm/build.sh && hack/vcsim/build.sh && hack/helm/build.sh && { hack/debian.sh prometheus || true; }' >/dev/null & \
+	programs=$$!; trap 'kill -- -$$programs 2>/dev/null; exit 130' INT TERM; set -x; status=0; \
 	{ cargo test --locked --doc && cargo test $(TESTS) -- $(FIGHTS:%=--skip %) && \
 		cargo test --locked --test it -- --test-threads=1 $(FIGHTS); } || status=$$?; \
 	wait $$programs || status=$$?; exit $$status

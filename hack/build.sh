@@ -9,11 +9,11 @@ toolchain=$(rustc --print sysroot)
 rust=/rustc/$(rustc --version --verbose | sed -n 's/^commit-hash: //p')
 # The later ones win. In this form paths may have blanks.
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' \
-	"-Clink-arg=-Wl,-T,$PWD/hack/no-unwinding.ld" \
 	"--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
 	"--remap-path-prefix=$toolchain/lib/rustlib/src/rust=$rust" \
 	"--remap-path-prefix=$PWD=/ccm-operator" \
 	"--remap-path-prefix=$target=/target" | sed 's/.$//')
 export CARGO_ENCODED_RUSTFLAGS
+export CCM_OPERATOR_LINKER_SCRIPT="$PWD/hack/no-unwinding.ld"
 export CCM_OPERATOR_COMMIT="${CCM_OPERATOR_COMMIT:-$(hack/commit.sh)}"
 exec cargo build --release --locked "$@"

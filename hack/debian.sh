@@ -9,6 +9,13 @@ out=$cache/$1-$( (cat "$0" /etc/debian_version; printf '%s\n' "$@") | sha256sum 
 if [ ! -d "$out" ]; then
 	echo "hack/debian.sh: downloading $* ..." >&2
 	mkdir -p "$cache"
+	# apt-get itself runs only once at a time.
+	exec 8>"$cache/.lock"
+	flock 8
+	if [ -d "$out" ]; then
+		echo "$out"
+		exit
+	fi
 	tmp=$(mktemp -d "$cache/.unpack-XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
 	mkdir "$tmp/packages" "$tmp/root"

@@ -18,6 +18,12 @@ const STARTS: usize = 7;
 
 /// Measures, and returns a table for people. Writes the file if `is_update`.
 pub async fn run(file: &Path, is_update: bool, binary_bytes: u64) -> Result<String> {
+    let before: BTreeMap<String, f64> = if is_update {
+        BTreeMap::new()
+    } else {
+        let text = fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("failed to read {}", file.display()))?
+    };
     progress("starting the control plane");
     let lab = lab(Options::default()).await?;
     let (access, mut runs) = (Access::direct(&lab), Vec::new());
@@ -30,9 +36,6 @@ pub async fn run(file: &Path, is_update: bool, binary_bytes: u64) -> Result<Stri
         fs::write(file, serde_json::to_string_pretty(&now)? + "\n")?;
         return Ok(format!("{}: written\n", file.display()));
     }
-    let before = fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
-    let before: BTreeMap<String, f64> =
-        serde_json::from_str(&before).with_context(|| format!("failed to read {}", file.display()))?;
     Ok(format!("{}\n", table(&before, &now)))
 }
 

@@ -13,13 +13,15 @@ ticker=
 plane=
 # Nothing that was started here outlives this script.
 stop() {
-	for process in $ticker $plane; do kill "$process" 2>/dev/null || true; done
+	[ -z "$ticker" ] || kill "$ticker" 2>/dev/null || true
+	[ -z "$plane" ] || kill -- "-$plane" 2>/dev/null || true
 	rm -rf "$tmp"
 }
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-{ hack/testplane/build.sh plane >"$tmp/plane" && hack/testplane/build.sh crds >/dev/null && say "the control plane is there"; } &
+# A process group, so that its children end with it.
+setsid sh -c 'hack/testplane/build.sh plane >"$1" && hack/testplane/build.sh crds >/dev/null' sh "$tmp/plane" &
 plane=$!
 CCM_OPERATOR_COMMIT="${CCM_OPERATOR_COMMIT:-$(hack/commit.sh)}" cargo build --locked --profile demo \
 	--package cloud-controller-manager-operator --bin ccm-operator --package ccm-demo --bin ccm-demo
@@ -32,5 +34,6 @@ wait "$plane"
 plane=
 [ -z "$ticker" ] || kill "$ticker"
 ticker=
+say "the control plane is there"
 programs=$(cat "$tmp/plane")
 OPERATOR="$target/demo/ccm-operator" KUBEBUILDER_ASSETS="$programs" "$target/demo/ccm-demo"

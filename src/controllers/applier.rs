@@ -37,6 +37,9 @@ mod overruled;
 /// The interval between reads of an object that is left alone and that no watch shows.
 const CHECK_PERIOD: Duration = Duration::from_secs(45);
 
+/// The longest time of a search for absent objects. Afterwards each is read, because somebody may have created it.
+const LONGEST_SEARCH: Duration = Duration::from_secs(1);
+
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
 
@@ -180,7 +183,7 @@ impl Applier {
         budget: &impl Fn() -> Option<Duration>,
     ) -> Vec<(Key, Value)> {
         let mut due: Vec<_> = objects.filter_map(|(object, live)| self.start(object, live)).collect();
-        find_absent(client, &mut due).await;
+        find_absent(client, &mut due, budget).await;
         let answers: Vec<_> = stream::iter(due)
             .map(|(steps, next)| async move {
                 let (object, seen) = (steps.desired(), steps.seen());
@@ -352,14 +355,19 @@ impl Applier {
 }
 
 /// Finds which of several objects in one location do not exist, with one request instead of a read of each. The others are read.
-async fn find_absent(client: &Client, due: &mut [(Steps<'_>, Next)]) {
+async fn find_absent(client: &Client, due: &mut [(Steps<'_>, Next)], budget: &impl Fn() -> Option<Duration>) {
+    let started = Instant::now();
     let mut locations: BTreeMap<Location, Vec<&mut (Steps<'_>, Next)>> = BTreeMap::new();
     for one in due.iter_mut().filter(|(_, next)| *next == Next::Continue(Step::Read)) {
         locations.entry(Location::of(one.0.desired())).or_default().push(one);
     }
     for (location, unread) in locations.into_iter().filter(|(_, unread)| unread.len() > 1) {
-        // The reads that follow report an error.
-        let Ok(Some(names)) = read::names(client, location.kind, &location.namespace).await else { continue };
+        // The reads that follow report an error, and see an object that somebody creates meanwhile.
+        let Ok(names) = read::names(client, location.kind, &location.namespace, budget()).await else { return };
+        if started.elapsed() > LONGEST_SEARCH {
+            return;
+        }
+        let Some(names) = names else { continue };
         for (steps, next) in unread.into_iter().filter(|(steps, _)| !names.contains(steps.desired().name())) {
             *next = steps.next(Ok(None));
         }

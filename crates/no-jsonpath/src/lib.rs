@@ -1,4 +1,4 @@
-//! Stands in for the JSONPath library of kube, which the program never reaches (pure): `ccm_kit::cluster::kubeconfig` refuses the
+//! Stands in for the `JSONPath` library of kube, which the program never reaches (pure): `ccm_kit::cluster::kubeconfig` refuses the
 //! only users that need it, those with an `auth-provider`.
 
 use serde_json::Value;

@@ -4,6 +4,7 @@
 //! until one ends. Watches do not end, so another connection is opened for many of them.
 
 use std::{
+    error::Error as _,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -66,6 +67,10 @@ pub(super) fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>
     Ok(https.enable_all_versions().wrap_connector(http))
 }
 
+/// The longest time for which a request waits until another one has opened a connection. It opens one of its own afterwards, because the
+/// first may have met a server that does not answer.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
 /// The connections to an API server. Clones share them.
 #[derive(Clone)]
 pub(super) struct Connections<C> {
@@ -77,10 +82,35 @@ pub(super) struct Connections<C> {
 #[derive(Clone)]
 struct Pool<C> {
     http: HttpClient<C, Body>,
-    /// A clone for each watch.
-    watches: Arc<()>,
-    /// Whether a connection has been opened. Requests wait while the first one is being opened, because each would open one.
-    is_open: Arc<tokio::sync::Mutex<bool>>,
+    /// A clone for each watch, and for each request until the headers of its response.
+    places: Arc<()>,
+    /// The protocol of the connection, once there was one. Locked while a request may have to open one, because otherwise each of several
+    /// requests would.
+    protocol: Arc<tokio::sync::Mutex<Option<Protocol>>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// Each simultaneous request needs a connection.
+    Http1,
+    Http2,
+}
+
+/// Forgets a pool whose request was given up before the headers of its response. Its connection may be silent, and further requests would
+/// wait for it, too. Watches on it go on.
+struct Unanswered<'a, C> {
+    connections: &'a Connections<C>,
+    pool: &'a Pool<C>,
+    is_answered: bool,
+}
+
+impl<C> Drop for Unanswered<'_, C> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let is_other = |one: &Pool<C>| !Arc::ptr_eq(&one.places, &self.pool.places);
+            self.connections.pools.lock().unwrap_or_else(PoisonError::into_inner).retain(is_other);
+        }
+    }
 }
 
 impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
@@ -91,14 +121,27 @@ impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
 
     /// Sends a request. A watch has its place on a connection until the body of its response is dropped.
     pub(super) async fn send(&self, request: Request<Body>, is_watch: bool) -> Result<Response<ResponseBody>, Error> {
+        let again = cloned(&request);
+        match (self.send_once(request, is_watch).await, again) {
+            (Err(error), Some(again)) if is_unprocessed(&error) => self.send_once(again, is_watch).await,
+            (response, _) => response,
+        }
+    }
+
+    async fn send_once(&self, request: Request<Body>, is_watch: bool) -> Result<Response<ResponseBody>, Error> {
         let pool = self.pool();
-        let response = pool.request(request).await?;
+        let mut unanswered = Unanswered { connections: self, pool: &pool, is_answered: false };
+        let response = pool.request(request).await;
+        unanswered.is_answered = true;
+        let response = response?;
         if !is_watch {
             return Ok(response.map(ResponseBody::new));
         }
+        let place = Arc::clone(&pool.places);
         Ok(response.map(|body| {
             ResponseBody::new(body.map_frame(move |frame| {
-                let _place = &pool.watches;
+                // It is dropped with this function, which belongs to the body.
+                let _: &Arc<()> = &place;
                 frame
             }))
         }))
@@ -106,11 +149,11 @@ impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
 
     fn pool(&self) -> Pool<C> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = |pool: &&Pool<C>| Arc::strong_count(&pool.watches) <= MAX_WATCHES;
+        let has_room = |pool: &&Pool<C>| Arc::strong_count(&pool.places) <= MAX_WATCHES;
         if let Some(pool) = pools.iter().find(has_room) {
             return pool.clone();
         }
-        let pool = Pool { http: self.client(), watches: Arc::default(), is_open: Arc::default() };
+        let pool = Pool { http: self.client(), places: Arc::default(), protocol: Arc::default() };
         pools.push(pool.clone());
         pool
     }
@@ -118,6 +161,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
     fn client(&self) -> HttpClient<C, Body> {
         HttpClient::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
+            // Open streams do not count as use, so the pool would forget a connection that carries nothing but watches.
+            .pool_idle_timeout(None)
             .http2_keep_alive_interval(PING.0)
             .http2_keep_alive_timeout(PING.1)
             .http2_initial_stream_window_size(STREAM_WINDOW)
@@ -128,18 +173,42 @@ impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
 
 impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
     async fn request(&self, mut request: Request<Body>) -> Result<Response<hyper::body::Incoming>, Error> {
-        let mut is_open = self.is_open.lock().await;
-        if *is_open {
-            drop(is_open);
+        let protocol = tokio::time::timeout(LONGEST_WAIT, self.protocol.lock()).await;
+        let Some(mut protocol) = protocol.ok().filter(|protocol| **protocol != Some(Protocol::Http1)) else {
             return self.http.request(request).await;
-        }
+        };
         let mut connection = capture_connection(&mut request);
         let mut response = pin!(self.http.request(request));
         tokio::select! {
             response = &mut response => return response,
-            connected = connection.wait_for_connection_metadata() => *is_open = connected.is_some(),
+            connected = connection.wait_for_connection_metadata() => {
+                let of = |is_http2: bool| if is_http2 { Protocol::Http2 } else { Protocol::Http1 };
+                *protocol = connected.as_ref().map(|connected| of(connected.is_negotiated_h2()));
+            }
         }
-        drop(is_open);
+        drop(protocol);
         response.await
     }
+}
+
+/// Returns a copy of a request whose body is in memory.
+fn cloned(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    Some(copy)
+}
+
+/// Whether the server has ended the connection in an orderly way without processing the request: it sends the last request that it
+/// processes, and ignores all later ones.
+fn is_unprocessed(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(h2) = cause.downcast_ref::<h2::Error>() {
+            return h2.is_go_away() && h2.is_remote() && h2.reason() == Some(h2::Reason::NO_ERROR);
+        }
+        source = cause.source();
+    }
+    false
 }

@@ -72,8 +72,9 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     let user = user(&kubeconfig, access).map(str::to_owned);
     let chosen = kubeconfig.auth_infos.iter_mut().find(|info| Some(&info.name) == user.as_ref());
     if let Some(info) = chosen.and_then(|info| info.auth_info.as_mut()) {
-        let used = check_auth_provider(info).and_then(|()| set_token(info));
-        used.with_context(|| format!("failed to use the user of the kubeconfig {name}"))?;
+        check_auth_provider(info)
+            .and_then(|()| set_token(info))
+            .with_context(|| format!("failed to use the user of the kubeconfig {name}"))?;
     }
     let Access { context, cluster, user, .. } = access.clone();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions { context, cluster, user }).await;

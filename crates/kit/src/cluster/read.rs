@@ -6,7 +6,6 @@ use axum::http::Request;
 use kube::{
     Client,
     api::{DynamicObject, GetParams, ListParams, ObjectList},
-    core::PartialObjectMeta,
 };
 use serde_json::Value;
 
@@ -124,13 +123,17 @@ pub async fn each(
 /// The largest number of objects whose names are read at once.
 const MAX_NAMES: u32 = 500;
 
-/// Reads the names of the objects of a kind in a namespace, with one request; `None` if there are more than 500.
-pub async fn names(client: &Client, kind: &Kind, namespace: &str) -> Result<Option<BTreeSet<String>>, Error> {
+/// Reads the names of the objects of a kind in a namespace within a time limit, with one request that is not repeated; `None` if there
+/// are more than 500.
+pub async fn names(
+    client: &Client,
+    kind: &Kind,
+    namespace: &str,
+    limit: Option<Duration>,
+) -> Result<Option<BTreeSet<String>>, Error> {
     let objects = api(client, kind, namespace);
-    let request =
-        kube::core::Request::new(objects.resource_url()).list_metadata(&ListParams::default().limit(MAX_NAMES));
-    let read = async { client.request::<ObjectList<PartialObjectMeta>>(repeatable(request)?).await };
-    let answer = request::send(NO_DEADLINE, read).await;
+    let params = ListParams::default().limit(MAX_NAMES);
+    let answer = request::send(limit, objects.list_metadata(&params)).await;
     let list = answer.map_err(|source| Error::Read { what: describe_objects(kind, namespace, ""), source })?;
     let is_whole = list.metadata.continue_.is_none_or(|token| token.is_empty());
     Ok(is_whole.then(|| list.items.into_iter().filter_map(|object| object.metadata.name).collect()))
