@@ -100,12 +100,24 @@ async fn connections_that_the_api_server_ends_cost_no_error_and_hide_no_change()
 
 /// A load balancer that has forgotten a connection drops its packets, and neither end gets an answer.
 #[tokio::test]
-#[ignore = "two minutes; make test-faults"]
 async fn a_lease_is_renewed_in_time_although_its_connection_is_silent() -> Result<()> {
+    // Its renewals are given up after half of the deadline: the next one must not wait for the same connection.
+    renewed_on_a_silent_connection(&FAST, Duration::from_secs(8)).await
+}
+
+#[tokio::test]
+#[ignore = "two minutes; make test-faults"]
+async fn a_lease_with_the_periods_of_openshift_is_renewed_in_time_although_its_connection_is_silent() -> Result<()> {
+    // The period of renewals is 26 s.
+    renewed_on_a_silent_connection(&[], Duration::from_secs(40)).await
+}
+
+/// Waits until a renewal is later by `period` than the one before all connections became silent.
+async fn renewed_on_a_silent_connection(flags: &[&str], period: Duration) -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let wire = Latency::start(lab.plane.port(), Duration::ZERO)?;
     let kubeconfig = lab.plane.service_account_kubeconfig_via(wire.port(), OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
-    let operator = lab.start_with(&kubeconfig, POD_UID, &[])?;
+    let operator = lab.start_with(&kubeconfig, POD_UID, flags)?;
     lab.converged(&operator).await?;
     let renewed = async || {
         let spec = leases(&lab.client).get(LEASE).await?.spec.context("a Lease")?;
@@ -115,11 +127,31 @@ async fn a_lease_is_renewed_in_time_although_its_connection_is_silent() -> Resul
     wire.forget();
     eventually("two renewals", Duration::from_secs(150), async || {
         ensure!(operator.wait(Duration::ZERO).await.is_err(), "it has lost its lease:\n{}", operator.log());
-        // The period of renewals is 26 s.
-        ensure!(renewed().await?.duration_since(before).as_secs() > 40, "not renewed");
+        ensure!(renewed().await?.duration_since(before).unsigned_abs() > period, "not renewed");
         Ok(Some(()))
     })
     .await?;
     lab.delete("Service").await?;
     lab.exists("Service", &operator).await
+}
+
+/// All watches end after 290 s, and nothing else used their connection.
+#[tokio::test]
+#[ignore = "five minutes; make test-faults"]
+async fn an_idle_operator_opens_no_further_connection() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let wire = Latency::start(lab.plane.port(), Duration::ZERO)?;
+    let kubeconfig = lab.plane.service_account_kubeconfig_via(wire.port(), OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
+    let operator = lab.start_with(&kubeconfig, POD_UID, &[])?;
+    lab.converged(&operator).await?;
+    let mark = lab.mark().await?;
+    eventually("the second watch of each object", Duration::from_secs(400), async || {
+        let requests = lab.requests(mark).await?;
+        let watches = requests.iter().filter(|request| request.verb == "watch").count();
+        ensure!(watches >= 14, "{watches} watches");
+        Ok(Some(()))
+    })
+    .await?;
+    assert_eq!(wire.accepted(), 2, "{}", operator.log());
+    Ok(())
 }

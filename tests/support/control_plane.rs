@@ -54,6 +54,7 @@ pub fn streams_lists() -> bool {
 
 /// Options of a control plane.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub struct Options {
     /// Runs kube-controller-manager and kube-scheduler: Deployments get Pods, Pods get Nodes, and Pods need a
     /// ServiceAccount.
