@@ -38,7 +38,10 @@ mod overruled;
 const CHECK_PERIOD: Duration = Duration::from_secs(45);
 
 /// The longest time of a search for absent objects. Afterwards each is read, because somebody may have created it.
-const LONGEST_SEARCH: Duration = Duration::from_secs(1);
+const LONGEST_SEARCH: Duration = Duration::from_secs(2);
+
+/// The time limit of one request of a search. An overloaded API server answers lists later than reads.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
@@ -363,7 +366,8 @@ async fn find_absent(client: &Client, due: &mut [(Steps<'_>, Next)], budget: &im
     }
     for (location, unread) in locations.into_iter().filter(|(_, unread)| unread.len() > 1) {
         // The reads that follow report an error, and see an object that somebody creates meanwhile.
-        let Ok(names) = read::names(client, location.kind, &location.namespace, budget()).await else { return };
+        let limit = budget().map(|budget| budget.min(SEARCH_TIMEOUT));
+        let Ok(names) = read::names(client, location.kind, &location.namespace, limit).await else { return };
         if started.elapsed() > LONGEST_SEARCH {
             return;
         }
