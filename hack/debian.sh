@@ -23,7 +23,7 @@ if [ ! -d "$out" ]; then
 	(cd "$tmp/packages" && { apt-get -qq download "$@" 2>/dev/null || { apt-get -qq update && apt-get -qq download "$@"; }; }) >&2
 	for package in "$tmp"/packages/*.deb; do dpkg-deb --extract "$package" "$tmp/root"; done
 	chmod 755 "$tmp/root"
-	# A rename is atomic: two calls at once both end well, and a broken one leaves nothing that looks whole.
-	mv -T "$tmp/root" "$out" 2>/dev/null || [ -d "$out" ]
+	# A rename is atomic: a broken call leaves nothing that looks whole.
+	mv -T "$tmp/root" "$out"
 fi
 echo "$out"

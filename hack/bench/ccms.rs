@@ -15,9 +15,8 @@ use crate::{
         audit::Request,
         control_plane::Options,
         eventually,
-        kubernetes::{ELSEWHERE, Kubernetes, OWN_NAMESPACE, asking_for},
+        kubernetes::{Kubernetes, OWN_NAMESPACE, asking_for},
         lab::{config_maps, ignore_absent},
-        objects,
     },
 };
 
@@ -97,12 +96,8 @@ async fn of_clouds(cluster: &Kubernetes) -> Result<Asked> {
     let catalog = embedded::catalog()?;
     let descriptors: Vec<_> = catalog.kubernetes_descriptors().take(CLOUDS).collect();
     ensure!(descriptors.len() == CLOUDS, "there are {} clouds", descriptors.len());
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
-    objects::apply(&cluster.client, namespace).await?;
     let names = descriptors.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(",");
-    let arguments = vec![format!("--namespaces=kube-system,{ELSEWHERE}"), format!("--names={names}")];
-    let installed = [&["--providers".to_owned(), names][..], &arguments].concat();
-    cluster.install_with(&installed.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let arguments = cluster.install_clouds(&names).await?;
     let mut ccms = Vec::new();
     for (number, descriptor) in descriptors.into_iter().enumerate() {
         cluster.put_inputs(descriptor, "value").await?;

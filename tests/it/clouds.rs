@@ -24,7 +24,6 @@ use crate::{
         audit::{self, Mark, Request},
         eventually,
         kubernetes::{ELSEWHERE, Kubernetes, OWN_NAMESPACE, SERVICE_ACCOUNT, asking_for, namespace_of},
-        objects,
         operator::Operator,
         scrape::free_port,
     },
@@ -59,10 +58,7 @@ impl Fixture {
             descriptors.map(|one| one.name.as_str()).collect::<Vec<_>>().join(",")
         };
         let cluster = Kubernetes::new(&names(&|one| namespace_of(one) == "kube-system")).await?;
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
-        objects::apply(&cluster.client, namespace).await?;
-        let (all, namespaces) = (names(&|_| true), format!("kube-system,{ELSEWHERE}"));
-        cluster.install_with(&["--providers", &all, "--namespaces", &namespaces, "--names", &all]).await?;
+        cluster.install_clouds(&names(&|_| true)).await?;
         let operator = start(&cluster)?;
         Ok(Self { cluster, operator })
     }

@@ -97,6 +97,17 @@ impl Kubernetes {
         Ok(())
     }
 
+    /// Installs the operator for a `CloudControllerManager` of each of these providers (separated by commas), which has its name and may be
+    /// in [`ELSEWHERE`], which exists then. Returns the operator's arguments.
+    pub async fn install_clouds(&self, names: &str) -> Result<Vec<String>> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
+        objects::apply(&self.client, namespace).await?;
+        let arguments = vec![format!("--namespaces=kube-system,{ELSEWHERE}"), format!("--names={names}")];
+        let providers = format!("--providers={names}");
+        self.install_with(&[&providers, &arguments[0], &arguments[1]]).await?;
+        Ok(arguments)
+    }
+
     /// Starts the operator.
     pub fn start(&self) -> Result<Operator> {
         self.start_with(&["--namespaces=kube-system"])

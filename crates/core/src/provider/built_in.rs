@@ -2,9 +2,11 @@
 
 use std::sync::OnceLock;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 
-use crate::provider::{Error, Flavor, KubernetesProvider, OpenShiftProvider, Platform, folder, kubernetes};
+use crate::provider::{
+    Error, Flavor, KubernetesProvider, OpenShiftProvider, ParsedProvider, Platform, folder, kubernetes,
+};
 
 /// Returns the files of the built-in provider with a name as (path from the repository's root, bytes).
 pub(super) type Files = fn(&str) -> Vec<(String, &'static [u8])>;
@@ -48,22 +50,28 @@ impl BuiltIn {
 
     /// Returns its flavor for OpenShift, if it has one.
     pub(super) fn openshift(&self) -> Option<Result<&OpenShiftProvider, &Error>> {
-        let parse =
-            || Some(folder::parsed_provider(self.name, Flavor::OpenShift, (self.files)(self.name))?.openshift());
+        let parse = || Some(self.parsed(Flavor::OpenShift)?.openshift());
         self.openshift.get_or_init(parse).as_ref().map(Result::as_ref)
     }
 
     /// Returns its flavor kubernetes, if it has one.
     pub(super) fn kubernetes(&self) -> Option<Result<&KubernetesProvider, &Error>> {
-        let parse =
-            || Some(folder::parsed_provider(self.name, Flavor::Kubernetes, (self.files)(self.name))?.kubernetes());
+        let parse = || Some(self.parsed(Flavor::Kubernetes)?.kubernetes());
         self.kubernetes.get_or_init(parse).as_ref().map(Result::as_ref)
     }
 
     /// Returns the descriptor of its flavor kubernetes, if it has one. Does not parse the manifests.
     pub(super) fn kubernetes_descriptor(&self) -> Option<Result<&kubernetes::Descriptor, &Error>> {
-        let parse = || descriptor(self.name, self.files, Flavor::Kubernetes);
+        let parse = || {
+            let own = folder::descriptor_path(Flavor::Kubernetes, &format!("{}/", self.name));
+            let (path, bytes) = (self.files)(self.name).into_iter().find(|(path, _)| *path == own)?;
+            Some(folder::descriptor(&path, bytes))
+        };
         self.kubernetes_descriptor.get_or_init(parse).as_ref().map(Result::as_ref)
+    }
+
+    fn parsed(&self, flavor: Flavor) -> Option<ParsedProvider> {
+        folder::parsed_provider(self.name, flavor, (self.files)(self.name))
     }
 }
 
@@ -78,12 +86,6 @@ fn platform(path: &str, bytes: &[u8]) -> Result<Platform, Error> {
     let first = lines.next().unwrap_or_default();
     let field: String = std::iter::once(first).chain(lines.take_while(|line| line.starts_with(' '))).collect();
     folder::descriptor::<OnlyPlatform>(path, field.as_bytes()).map(|one| one.platform)
-}
-
-fn descriptor<D: DeserializeOwned>(name: &str, files: Files, flavor: Flavor) -> Option<Result<D, Error>> {
-    let own = folder::descriptor_path(flavor, &format!("{name}/"));
-    let (path, bytes) = files(name).into_iter().find(|(path, _)| *path == own)?;
-    Some(folder::descriptor(&path, bytes))
 }
 
 #[cfg(test)]

@@ -222,7 +222,7 @@ impl ParsedProvider {
             }
         }
         if path == self.descriptor_path() {
-            return self.add_descriptor(path, text, documents);
+            return self.add_descriptor(path, bytes, documents);
         }
         for (value, lines) in documents {
             match Object::new(value) {
@@ -237,7 +237,7 @@ impl ParsedProvider {
     }
 
     /// Stores the descriptor, unless it exceeds a limit.
-    fn add_descriptor(&mut self, path: &str, text: &str, documents: Vec<(Value, Lines)>) -> Result<(), Error> {
+    fn add_descriptor(&mut self, path: &str, bytes: &[u8], documents: Vec<(Value, Lines)>) -> Result<(), Error> {
         for (document, lines) in &documents {
             if let Some((pointer, problem)) = limits::of_descriptor(document) {
                 return Err(Error::new(path, Some(Place::line(lines.of(&pointer))), problem));
@@ -247,10 +247,9 @@ impl ParsedProvider {
             }
         }
         let descriptor = match self.flavor {
-            Flavor::OpenShift => yaml::from_str(text).map(AnyDescriptor::OpenShift),
-            Flavor::Kubernetes => yaml::from_str(text).map(AnyDescriptor::Kubernetes),
+            Flavor::OpenShift => AnyDescriptor::OpenShift(descriptor(path, bytes)?),
+            Flavor::Kubernetes => AnyDescriptor::Kubernetes(descriptor(path, bytes)?),
         };
-        let descriptor = descriptor.map_err(|error| Error::new(path, error.place, error.message))?;
         let name = self.descriptor.insert(descriptor).common().name.to_owned();
         self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
         if name != self.name {
