@@ -95,8 +95,14 @@ fn of_one_cloud(count: usize) -> Asked {
 /// One of each cloud that leaves the nodes of others alone, and so can run beside the others. Only the first has a service controller.
 async fn of_clouds(cluster: &Kubernetes) -> Result<Asked> {
     let catalog = embedded::catalog()?;
-    let leaves_others = |one: &&Descriptor| one.nodes.other_cloud_provider_id != Answer::Gone;
-    let descriptors: Vec<_> = catalog.kubernetes_descriptors().filter(leaves_others).collect();
+    let mut descriptors = Vec::<&Descriptor>::new();
+    for one in catalog.kubernetes_descriptors().filter(|one| one.nodes.other_cloud_provider_id != Answer::Gone) {
+        let owns_ids_of =
+            |one: &Descriptor, other: &Descriptor| other.nodes.provider_ids.iter().any(|id| one.nodes.owns(id));
+        if !descriptors.iter().any(|other| owns_ids_of(one, other) || owns_ids_of(other, one)) {
+            descriptors.push(one);
+        }
+    }
     let names = descriptors.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(",");
     let arguments = cluster.install_clouds(&names).await?;
     let mut ccms = Vec::new();
