@@ -9,6 +9,7 @@ use ccm_operator::{
     object::reference::CONFIG_MAP,
     text::kubectl::Access,
 };
+use futures::FutureExt;
 use kube::Client;
 use serde_json::json;
 
@@ -39,6 +40,36 @@ async fn a_cold_start_opens_two_connections() -> Result<()> {
     let operator = lab.start_with(&kubeconfig, POD_UID, &[])?;
     lab.converged(&operator).await?;
     assert_eq!(wire.accepted(), 2, "{}", operator.log());
+    Ok(())
+}
+
+/// The operator does not poll its watches while it applies.
+#[tokio::test]
+async fn a_request_that_nobody_polls_delays_no_other() -> Result<()> {
+    let lab = Lab::without_workloads(&Cluster::default()).await?;
+    let wire = Latency::start(lab.plane.port(), Duration::from_millis(50))?;
+    let kubeconfig = lab.plane.service_account_kubeconfig_via(wire.port(), OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
+    let client = connect(&kubeconfig).await?;
+    let request = || Box::pin(client.apiserver_version());
+    let (mut opening, mut waiting) = (request(), request());
+    // The first poll hands a request to the client, and the second one sends it. A connection takes four round trips.
+    for _ in 0..2 {
+        for polled in [&mut opening, &mut waiting] {
+            assert!(polled.now_or_never().is_none(), "it has no connection yet");
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let others = async {
+        for _ in 0..20 {
+            request().await?;
+        }
+        anyhow::Ok(())
+    };
+    // Those that had to wait three seconds for each other would take a minute.
+    tokio::time::timeout(Duration::from_secs(30), others).await.context("they wait for those that nobody polls")??;
+    waiting.await?;
+    opening.await?;
+    assert_eq!(wire.accepted(), 1);
     Ok(())
 }
 

@@ -27,6 +27,7 @@ use kube::{
     Config,
     client::{Body, ConfigExt},
 };
+use tokio::task::JoinSet;
 use tower::BoxError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,9 +82,14 @@ pub(super) struct Connections<C> {
 /// The connections of one client: a single one with HTTP/2.
 #[derive(Clone)]
 struct Pool<C> {
-    http: HttpClient<C, Body>,
+    connection: Connection<C>,
     /// A clone for each watch, and for each request until the headers of its response.
     places: Arc<()>,
+}
+
+#[derive(Clone)]
+struct Connection<C> {
+    http: HttpClient<C, Body>,
     /// The protocol of the connection, once there was one. Locked while a request may have to open one, because otherwise each of several
     /// requests would.
     protocol: Arc<tokio::sync::Mutex<Option<Protocol>>>,
@@ -131,7 +137,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
     async fn send_once(&self, request: Request<Body>, is_watch: bool) -> Result<Response<ResponseBody>, Error> {
         let pool = self.pool();
         let mut unanswered = Unanswered { connections: self, pool: &pool, is_answered: false };
-        let response = pool.request(request).await;
+        let connection = pool.connection.clone();
+        let response = on_its_own(async move { connection.request(request).await }).await;
         unanswered.is_answered = true;
         let response = response?;
         if !is_watch {
@@ -153,7 +160,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
         if let Some(pool) = pools.iter().find(has_room) {
             return pool.clone();
         }
-        let pool = Pool { http: self.client(), places: Arc::default(), protocol: Arc::default() };
+        let connection = Connection { http: self.client(), protocol: Arc::default() };
+        let pool = Pool { connection, places: Arc::default() };
         pools.push(pool.clone());
         pool
     }
@@ -171,7 +179,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Connections<C> {
     }
 }
 
-impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
+impl<C: Connect + Clone + Send + Sync + 'static> Connection<C> {
     async fn request(&self, mut request: Request<Body>) -> Result<Response<hyper::body::Incoming>, Error> {
         let protocol = tokio::time::timeout(LONGEST_WAIT, self.protocol.lock()).await;
         let Some(mut protocol) = protocol.ok().filter(|protocol| **protocol != Some(Protocol::Http1)) else {
@@ -188,6 +196,19 @@ impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
         }
         drop(protocol);
         response.await
+    }
+}
+
+/// Runs a future in a task of its own, which ends with this one. The requests of watches are not polled while the operator applies. One of
+/// them may have to open the connection, or may be the next to do so, and all others would wait for it.
+async fn on_its_own<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    let mut task = JoinSet::new();
+    task.spawn(future);
+    match task.join_next().await {
+        Some(Ok(output)) => output,
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // Only a runtime that shuts down aborts it, and polls nothing afterwards.
+        _ => std::future::pending().await,
     }
 }
 
