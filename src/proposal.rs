@@ -7,8 +7,10 @@
 pub mod credentials;
 pub(crate) mod existing;
 pub(crate) mod keep;
+mod keep_environment;
 mod keep_inputs;
-mod keep_place;
+pub(crate) mod keep_place;
+pub(crate) mod lost_permissions;
 pub(crate) mod proposed;
 pub(crate) mod provider;
 pub(crate) mod read;

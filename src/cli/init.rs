@@ -28,7 +28,7 @@ use crate::{
     proposal::{
         existing::Existing,
         proposed::{Handling, ProposedCcm, SecretFile},
-        provider::{Detected, signs},
+        provider::{Detected, of_existing, signs},
         read,
         report::{ClusterSummary, ExistingSummary, InitReport},
         steps::{CCM_FILE, EXISTING_FILE, Permissions, SECRET_FILE, StepsInput, argument},
@@ -148,7 +148,7 @@ struct Proposal {
     permissions: Permissions,
 }
 
-/// Writes the files and prints the next steps; the exit code says whether a check refuses.
+/// Writes the files and prints the next steps; the exit code says whether a check refuses or a setting is lost.
 pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
     one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()])?;
     let report = runtime()?.block_on(async {
@@ -159,10 +159,12 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
             fresh::proposal(args, &seen).await?
         };
         proposal.proposed.name_secrets();
+        proposal.proposed.migration_results.sort_by_key(|entry| entry.result);
         report(args, &seen, &proposal).await
     })?;
     print(&args.output.write(&report, || report.text())?)?;
-    Ok(ExitCode::from(u8::from(!report.preflight.passed)))
+    let is_lost = report.migration_results.iter().any(|entry| entry.result == Handling::NotKept);
+    Ok(ExitCode::from(u8::from(!report.preflight.passed || is_lost)))
 }
 
 impl Seen {
@@ -211,7 +213,7 @@ impl Seen {
                 break;
             }
             proposed.set(&field, "Disabled");
-            proposed.note(Handling::NotKept, field, problem);
+            proposed.note(Handling::Unused, field, problem);
         }
         Ok(())
     }
@@ -260,7 +262,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
         },
         provider: sign.provider.clone(),
         because: printable(&sign.because),
-        existing: seen.existing.iter().map(found).collect(),
+        existing: seen.existing.iter().map(|one| found(&seen.catalog, one)).collect(),
         migration_results: proposed.migration_results.clone(),
         files: written.iter().map(|path| path.strip_prefix(".").unwrap_or(path).display().to_string()).collect(),
         preflight: checked,
@@ -268,12 +270,14 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     })
 }
 
-fn found(existing: &Existing) -> ExistingSummary {
+fn found(catalog: &Catalog, existing: &Existing) -> ExistingSummary {
+    // A node manager elects no leader, and serves nothing.
+    let is_ccm = of_existing(catalog, existing).is_none_or(|provider| !existing.is_beside(provider));
     ExistingSummary {
         what: existing.key(),
         image: existing.image.clone(),
-        lease: existing.lease().map(|(namespace, name)| format!("{namespace}/{name}")),
-        port: existing.is_on_host().then(|| existing.port()),
+        lease: existing.lease().filter(|_| is_ccm).map(|(namespace, name)| format!("{namespace}/{name}")),
+        port: (is_ccm && existing.is_on_host()).then(|| existing.port()),
         helm: existing.helm.as_ref().map(|(release, namespace)| format!("{namespace}/{release}")),
     }
 }

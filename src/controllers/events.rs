@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use crate::{
+    api::CLOUD_CONTROLLER_MANAGER,
     apply::change::{Action, Change},
     cluster::request::{self, REQUEST_TIMEOUT},
     controllers::{metrics::Metrics, now_in_seconds},
@@ -101,6 +102,11 @@ impl Events {
     /// Records an Event about a node with this name and uid. Returns whether the Event is queued.
     pub(super) fn of_node(&self, (name, uid): (&str, &str), reason: &str, is_warning: bool, message: String) -> bool {
         self.send(cluster_scoped(&NODE, name, Some(uid)), reason, is_warning, message, NODE_SERIES_PERIOD)
+    }
+
+    /// Records a warning about a `CloudControllerManager` with this name and uid.
+    pub(super) fn of_ccm(&self, (name, uid): (&str, &str), reason: &str, message: String) {
+        self.send(cluster_scoped(&CLOUD_CONTROLLER_MANAGER, name, Some(uid)), reason, true, message, SERIES_PERIOD);
     }
 
     /// Logs and counts a change. Failures are logged where they are retried.

@@ -87,10 +87,13 @@ pub struct Snapshot {
 }
 
 impl CheckInput<'_> {
-    /// Returns the nodes that the pods run on: the control-plane nodes, or all nodes if no control-plane node exists.
+    /// Returns the nodes that the pods run on: the control-plane nodes, or all nodes if no control-plane node exists, with the labels of
+    /// `spec.placement.nodeSelector`.
     pub(super) fn hosts<'a>(&self, nodes: &'a [Node]) -> Vec<&'a Node> {
         let is_any = self.ccm.cluster.control_plane_nodes == 0;
-        nodes.iter().filter(|node| is_any || node.is_control_plane).collect()
+        let selector = &self.ccm.spec.placement.node_selector;
+        let is_selected = |node: &&Node| selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+        nodes.iter().filter(|node| is_any || node.is_control_plane).filter(is_selected).collect()
     }
 
     /// Returns the location of the pods and the lease of a `CloudControllerManager`.

@@ -139,7 +139,9 @@ fn unbind(bound: &[Bound]) -> String {
 /// Returns the installation flags that grant the missing permissions.
 fn flags(input: &CheckInput, missing: &[String]) -> String {
     let is_of_deletion = |need: &&String| need.starts_with("delete nodes");
-    let (of_deletion, others): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
+    let is_of_secrets = |need: &&String| need.contains(" secrets");
+    let (of_deletion, rest): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
+    let (of_secrets, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_of_secrets);
     let has = |part: &str| others.iter().any(|need| need.contains(part));
     let mut flags = Vec::new();
     if !others.is_empty() {
@@ -152,8 +154,8 @@ fn flags(input: &CheckInput, missing: &[String]) -> String {
     if input.ccm.name != ONLY && has(&format!("-{}", input.ccm.name)) {
         flags.push(format!("{} in --names", input.ccm.name));
     }
-    if has(" secrets") {
-        flags.push("its Secret in --secrets".to_owned());
+    if !of_secrets.is_empty() {
+        flags.push("its Secret in --secrets, besides those that are there".to_owned());
     }
     if !of_deletion.is_empty() {
         flags.push("--node-deletion".to_owned());

@@ -5,7 +5,10 @@ use super::{
     check::{Check, Row},
     check_input::Reader,
 };
-use crate::plan::kubernetes::{sources::InputProblem, validation::Validation};
+use crate::{
+    plan::kubernetes::{sources::InputProblem, validation::Validation},
+    provider::versions::VERSION_BROKEN,
+};
 
 /// Returns the three rows: configuration, credentials, version.
 pub fn rows(validation: &Validation, by: Reader) -> [Row; 3] {
@@ -30,8 +33,13 @@ pub(super) fn credentials(validation: &Validation, by: Reader) -> Row {
     match &validation.credentials {
         None => later(check),
         Some(Err(problem)) => with_problem(check, problem, by),
-        Some(Ok(true)) => Row { reason: "Found", ..check.passed("") },
-        Some(Ok(false)) => Row { reason: "NotNeeded", ..check.passed("no Secret is named, and none is needed") },
+        Some(Ok(Some(warnings))) if !warnings.is_empty() => {
+            let how =
+                "create the Secret without them: a cloud-controller-manager may take them for a part of the value";
+            Row { reason: "Found", ..check.warned(warnings.join("; "), how) }
+        }
+        Some(Ok(Some(_))) => Row { reason: "Found", ..check.passed("") },
+        Some(Ok(None)) => Row { reason: "NotNeeded", ..check.passed("no Secret is named, and none is needed") },
     }
 }
 
@@ -41,7 +49,10 @@ pub(super) fn version(validation: &Validation) -> Row {
         None => later(check),
         Some((choice, _)) => match &choice.problem {
             Some((reason, problem)) => {
-                Row { reason, ..check.warned(problem, "name a version that fits in spec.image.version") }
+                let fix = "name a version that fits in spec.image.version";
+                let row =
+                    if *reason == VERSION_BROKEN { check.refused(problem, fix) } else { check.warned(problem, fix) };
+                Row { reason, ..row }
             }
             None => Row { reason: "Supported", ..check.passed(&choice.reason) },
         },

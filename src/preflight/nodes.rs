@@ -191,10 +191,19 @@ pub(super) fn distribution(input: &CheckInput, check: Check, nodes: &[Node]) -> 
 }
 
 pub(super) fn control_plane(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
+    let selector = &input.ccm.spec.placement.node_selector;
+    if !selector.is_empty() && !nodes.is_empty() && input.hosts(nodes).is_empty() {
+        let labels = names(selector.iter().map(|(key, value)| format!("{key}={value}")));
+        let which = if input.ccm.cluster.control_plane_nodes == 0 { "node" } else { "node of the control plane" };
+        let message = format!(
+            "no {which} has the labels of spec.placement.nodeSelector, {labels}: the pods wait until one has them"
+        );
+        return check.warned(message, "correct spec.placement.nodeSelector, or label the nodes");
+    }
     if nodes.iter().any(|node| node.is_control_plane) {
         return check.passed("");
     }
-    if !input.ccm.spec.placement.node_selector.is_empty() {
+    if !selector.is_empty() {
         return check
             .passed("no node has the label of the control plane: the pods run where spec.placement.nodeSelector says");
     }

@@ -10,12 +10,24 @@ use crate::{
     object::{
         Object,
         permissions::{self, Permission},
+        reference::Reference,
     },
 };
 
 /// Returns the permissions for the first apply of these objects.
 pub fn needs(objects: &[Object]) -> BTreeSet<Need> {
     needs_to(&["create", "patch"], objects)
+}
+
+/// Returns the permissions for watching one ConfigMap or Secret.
+pub fn to_watch(reference: &Reference) -> [Need; 2] {
+    ["list", "watch"].map(|verb| Need {
+        verb: verb.to_owned(),
+        resource: reference.kind.plural.to_owned(),
+        namespace: reference.namespace.clone(),
+        name: reference.name.clone(),
+        ..Need::default()
+    })
 }
 
 /// Returns the permissions for these verbs on the objects. The verbs include `create`.

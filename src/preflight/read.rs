@@ -132,7 +132,7 @@ pub async fn check(
         others: live.as_ref().map(|_| others.collect()).map_err(Clone::clone),
         nodes: nodes.as_deref().map_err(Clone::clone),
         snapshot: &snapshot,
-        missing_permissions: missing_permissions(client, catalog, ccm, operator_namespace).await?,
+        missing_permissions: missing_permissions(client, catalog, ccm, &named, operator_namespace).await?,
         deletion_permission: match CcmIdentity::kubernetes(provider, ccm) {
             Some(identity) => deletion_permission(client, &identity.user()).await?,
             None => Ok(None),
@@ -210,11 +210,12 @@ async fn running(client: &Client, catalog: &Catalog, ccm: &Ccm) -> Result<ReadRe
     Ok(Ok(pods::running(live.iter())))
 }
 
-/// Returns the permissions that the operator lacks for the objects of a `CloudControllerManager`.
+/// Returns the permissions that the operator lacks for the objects of a `CloudControllerManager`, and for reading its Secrets.
 async fn missing_permissions(
     client: &Client,
     catalog: &Catalog,
     ccm: &Ccm,
+    named: &[Named],
     operator_namespace: &str,
 ) -> Result<ReadResult<Vec<String>>, Error> {
     let unseen = |why: String, command: String| Ok(Err(Unseen { what: "permissions".to_owned(), why, command }));
@@ -226,7 +227,10 @@ async fn missing_permissions(
     let plan = Plan::of_ccm(catalog, ccm);
     let Ok(plan) = plan else { return unseen("another problem comes first".to_owned(), "cure that".to_owned()) };
     let account = format!("system:serviceaccount:{operator_namespace}:{NAME}");
-    let missing = missing(client, Some(&account), permissions::needs(plan.objects())).await?;
+    let secrets = named.iter().map(|one| &one.reference).filter(|reference| reference.kind == &SECRET);
+    let mut needs = permissions::needs(plan.objects());
+    needs.extend(secrets.flat_map(permissions::to_watch));
+    let missing = missing(client, Some(&account), needs).await?;
     Ok(missing.map(|needs| needs.iter().map(Need::words).collect()))
 }
 

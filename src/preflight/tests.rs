@@ -411,6 +411,15 @@ fn cases() -> Vec<Case> {
             },
         ),
         (
+            Check::ControlPlane,
+            Warned,
+            "no node of the control plane has the labels of spec.placement.nodeSelector, foo=bar",
+            aws,
+            |fixture| {
+                fixture.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"foo": "bar"}}}));
+            },
+        ),
+        (
             Check::Taints,
             Warned,
             "ip-10-0-0-1.ec2.internal (node-role.kubernetes.io/control-plane=:NoExecute)",
@@ -604,6 +613,7 @@ fn what_is_well_in_spite_of_its_looks_passes() {
             fixture.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"ccm": "here"}}}));
             fixture.ccm.cluster.control_plane_nodes = 0;
             fixture.nodes()[0].is_control_plane = false;
+            fixture.nodes()[0].labels.insert("ccm".into(), "here".into());
         }),
         // One of its own pods.
         (aws, |fixture| {
@@ -686,7 +696,10 @@ fn missing_permissions_name_the_flag_of_the_installation() {
             &["create deployments.apps in namespace elsewhere"][..],
             "aws in --providers, with kube-system in --namespaces",
         ),
-        (&["get secrets prod", "patch services"], "aws in --providers, with its Secret in --secrets"),
+        (
+            &["get secrets prod", "patch services"],
+            "aws in --providers, with its Secret in --secrets, besides those that are there",
+        ),
         (&["delete nodes"], "--node-deletion"),
         (
             &["create validatingadmissionpolicies.admissionregistration.k8s.io aws-second", "delete nodes"],

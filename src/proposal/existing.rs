@@ -44,8 +44,8 @@ const OF_CONTROLLERS: [&str; 2] = ["deprecated.daemonset.template.generation", "
 pub(crate) enum VariableSource {
     /// A value in the manifest.
     Literal(String),
-    /// A key of a ConfigMap or a Secret.
-    Key(Reference, String),
+    /// A key of a ConfigMap or a Secret, and whether both may be absent.
+    Key(Reference, String, bool),
     /// A field of the pod itself.
     Field,
 }
@@ -67,8 +67,10 @@ pub(crate) struct Existing {
     /// The flags without hyphens, with variables expanded in the values; the last occurrence of a flag counts.
     pub(crate) flags: Vec<(String, Option<String>)>,
     pub(crate) environment: BTreeMap<String, VariableSource>,
-    /// The objects whose keys all become environment variables (`envFrom`).
-    pub(crate) environment_from: Vec<Reference>,
+    /// The objects whose keys all become environment variables (`envFrom`), each with the prefix of their names.
+    pub(crate) environment_from: Vec<(Reference, String)>,
+    /// Whether it is a DaemonSet with no pod, because no node fits.
+    pub(crate) fits_no_node: bool,
     /// The pod specification.
     pub(crate) pod: Value,
     /// The name and the namespace of the Helm release.
@@ -113,8 +115,11 @@ impl Existing {
             flags: flags(ccm).into_iter().map(|(flag, value)| (flag, value.map(fill))).collect(),
             environment_from: items(&ccm["envFrom"])
                 .iter()
-                .filter_map(|source| reference(source, "configMapRef", "secretRef", &namespace))
+                .filter_map(|source| {
+                    Some((reference(source, "configMapRef", "secretRef", &namespace)?, text(&source["prefix"])))
+                })
                 .collect(),
+            fits_no_node: live["kind"] == "DaemonSet" && live["status"]["desiredNumberScheduled"] == 0,
             environment,
             pod: pod.clone(),
             helm: release(live),
@@ -184,8 +189,32 @@ impl Existing {
         provider.descriptor.container_of(&self.image).is_some_and(|container| container != CCM)
     }
 
+    /// Whether its pods run on nodes with Windows only.
+    pub(crate) fn is_for_windows(&self) -> bool {
+        self.pod["nodeSelector"]["kubernetes.io/os"] == "windows"
+    }
+
     pub(crate) fn container(&self) -> &Value {
         container(&self.pod)
+    }
+
+    /// Returns the source of each variable. Those of `environment` take precedence, then those of the last object.
+    pub(crate) fn variables(&self, found: &BTreeMap<Reference, Value>) -> BTreeMap<String, VariableSource> {
+        let mut variables = BTreeMap::new();
+        for (reference, prefix) in &self.environment_from {
+            let data = found.get(reference).and_then(|object| object["data"].as_object());
+            for (key, _) in data.into_iter().flatten() {
+                let source = VariableSource::Key(reference.clone(), key.clone(), true);
+                variables.insert(format!("{prefix}{key}"), source);
+            }
+        }
+        variables.extend(self.environment.clone());
+        variables
+    }
+
+    /// Returns a value with its references to other variables expanded as the kubelet does; `None` if one remains.
+    pub(crate) fn expanded(&self, value: &str) -> Option<String> {
+        Some(filled(value.to_owned(), &self.environment)).filter(|text| !text.contains("$("))
     }
 
     /// Returns the ConfigMaps and Secrets that the pods reference, and the configuration Secret, which only flags reference.
@@ -212,7 +241,7 @@ fn environment(container: &Value, namespace: &str) -> BTreeMap<String, VariableS
         let (of_key, is_map) = (&from["secretKeyRef"], from["configMapKeyRef"].is_object());
         let of_key = if is_map { &from["configMapKeyRef"] } else { of_key };
         match reference(from, "configMapKeyRef", "secretKeyRef", namespace) {
-            Some(reference) => VariableSource::Key(reference, text(&of_key["key"])),
+            Some(reference) => VariableSource::Key(reference, text(&of_key["key"]), of_key["optional"] == true),
             None if from.is_object() => VariableSource::Field,
             None => VariableSource::Literal(text(&variable["value"])),
         }

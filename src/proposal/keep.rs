@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{
     existing::Existing,
-    keep_inputs, keep_place,
+    keep_environment, keep_inputs, keep_place,
     proposed::{Handling, Input, ProposedCcm},
     provider::argument,
 };
@@ -14,7 +14,7 @@ use crate::{
     api::spec::Logging,
     facts::ccm::{Controller, ONLY},
     nodes::observed::flags,
-    provider::kubernetes::KubernetesProvider,
+    provider::kubernetes::{KubernetesProvider, NodeIpam},
     text::{boolean, mask},
 };
 
@@ -22,7 +22,8 @@ use crate::{
 const PORTS: [u16; 5] = [10258, 10268, 10278, 10288, 10298];
 
 /// Flags with a field in the specification, or with separate code below.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
+    "allocate-node-cidrs",
     "cluster-name",
     "controllers",
     "configure-cloud-routes",
@@ -40,13 +41,34 @@ const FIELDS: [&str; 15] = [
     "cloud-config-key",
 ];
 
+/// The names of the controller that assigns pod subnets to nodes.
+const NODE_IPAM: [&str; 3] = ["node-ipam-controller", "node-ipam", "nodeipam"];
+
 /// Flags with their default values.
-const DEFAULTS: [(&str, &str); 5] = [
-    ("allocate-node-cidrs", "false"),
+const DEFAULTS: [(&str, &str); 4] = [
     ("allow-untagged-cloud", "false"),
     ("bind-address", "0.0.0.0"),
     ("logtostderr", "true"),
     ("use-service-account-credentials", "false"),
+];
+
+/// The beginnings of flags for the log and the port of any program of Kubernetes. Neither nodes nor load balancers depend on them.
+const OF_PROCESS: [&str; 15] = [
+    "authentication-",
+    "authorization-",
+    "bind-address",
+    "cert-dir",
+    "client-ca-file",
+    "contention-profiling",
+    "http2-max-streams",
+    "log",
+    "permit-",
+    "profiling",
+    "requestheader-",
+    "stderrthreshold",
+    "tls-",
+    "vmodule",
+    "webhook-",
 ];
 
 /// Proposes a `CloudControllerManager` that replaces an existing cloud-controller-manager.
@@ -81,11 +103,11 @@ pub(crate) fn proposal(existing: &Existing, provider: &KubernetesProvider, input
     } else {
         keep_inputs::credentials(&mut proposed, existing, provider, input);
     }
-    keep_inputs::environment(&mut proposed, existing, provider);
-    keep_place::image(&mut proposed, existing, provider);
+    keep_environment::environment(&mut proposed, existing, provider, input);
+    keep_place::image(&mut proposed, existing, provider, input.minor);
+    keep_place::ports(&mut proposed, existing);
     keep_place::placement(&mut proposed, existing, provider);
     keep_place::volumes(&mut proposed, existing);
-    proposed.migration_results.sort_by_key(|entry| entry.result);
     proposed
 }
 
@@ -98,7 +120,7 @@ fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuber
         let path = format!("controllers.{}", controller.field());
         match controller {
             Controller::Route if is_on && provider.descriptor.routes.is_none() => proposed.note(
-                Handling::NotKept,
+                Handling::Unused,
                 "the controller of routes",
                 format!("the cloud-controller-manager of provider {} has none", provider.descriptor.name),
             ),
@@ -126,15 +148,41 @@ fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuber
         proposed.set("network.podCIDRs", subnets.clone());
         proposed.note(Handling::Kept, format!("--cluster-cidr={}", subnets.join(",")), "spec.network.podCIDRs");
     }
+    node_ipam(proposed, existing, provider);
     let named = existing.flag("controllers").unwrap_or("*").split(',').map(str::trim);
     let is_known = |item: &&str| item.starts_with('-') || !Controller::of_argument(Some(item)).is_empty();
-    for unknown in named.filter(|item| !item.is_empty() && !is_known(item)) {
+    let is_unknown = |item: &&str| !item.is_empty() && !is_known(item) && !NODE_IPAM.contains(item);
+    for unknown in named.filter(is_unknown) {
         proposed.note(
             Handling::NotKept,
             format!("the controller {unknown} (--controllers)"),
             "a CloudControllerManager has none of this name: leave it to a cloud-controller-manager with no other controllers",
         );
     }
+}
+
+/// Reports the controller that assigns pod subnets to nodes.
+fn node_ipam(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
+    let named = || existing.flag("controllers").unwrap_or("*").split(',').map(str::trim);
+    let is_named = named().any(|item| item == "*" || NODE_IPAM.contains(&item));
+    let is_off = named().any(|item| item.strip_prefix('-').is_some_and(|name| NODE_IPAM.contains(&name)));
+    if existing.flag("allocate-node-cidrs").and_then(boolean) != Some(true) {
+        return;
+    }
+    let (what, name) = ("--allocate-node-cidrs=true", &provider.descriptor.name);
+    let Some(node_ipam) = provider.descriptor.node_ipam else {
+        let how = format!("the cloud-controller-manager of provider {name} has no controller that reads it");
+        return proposed.note(Handling::Unused, what, how);
+    };
+    if node_ipam == NodeIpam::Controllers && (!is_named || is_off) {
+        return proposed.note(Handling::Unused, what, "its controller, node-ipam-controller, is off");
+    }
+    proposed.note(
+        Handling::NotKept,
+        format!("{what}, the controller of the nodes' pod subnets"),
+        "new nodes get no spec.podCIDR, which routes and many network plugins need, unless kube-controller-manager assigns it: give it \
+         --allocate-node-cidrs=true and --cluster-cidr first",
+    );
 }
 
 fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
@@ -217,7 +265,12 @@ fn arguments(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuberne
         } else if let Some(ours) = ours {
             proposed.note(Handling::Changed, what, format!("provider {name} sets it to {ours}"));
         } else {
-            proposed.note(Handling::NotKept, what, format!("provider {name} does not allow it in spec.arguments"));
+            let how = format!("provider {name} does not allow it in spec.arguments");
+            if OF_PROCESS.iter().any(|begin| flag.starts_with(begin)) {
+                proposed.note(Handling::Changed, what, format!("{how}; nodes and load balancers do not depend on it"));
+            } else {
+                proposed.note(Handling::NotKept, what, how);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration, the credentials and the environment of an existing cloud-controller-manager (pure).
+//! The configuration and the credentials of an existing cloud-controller-manager (pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,6 @@ use super::{
     credentials::fits,
     existing::{Existing, VariableSource, text},
     proposed::{Handling, Input, ProposedCcm},
-    provider::container,
 };
 use crate::{
     object::{
@@ -21,9 +20,6 @@ use crate::{
 
 /// The annotation of objects that `helm uninstall` deletes.
 const OF_HELM: &str = "meta.helm.sh/release-name";
-
-/// The proxy variables and their fields.
-const PROXY: [(&str, &str); 3] = [("HTTP_PROXY", "httpProxy"), ("HTTPS_PROXY", "httpsProxy"), ("NO_PROXY", "noProxy")];
 
 /// The ConfigMap or Secret and the key with the configuration; otherwise the path of the file, and how to provide it.
 type Config = Result<(Reference, String), (String, &'static str)>;
@@ -169,11 +165,11 @@ fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> V
         let value = plain(input.found.get(reference)?, key)?;
         Some((Some(reference.clone()), value))
     };
-    let value = |name: &String| match existing.environment.get(name) {
-        Some(VariableSource::Literal(text)) if !text.is_empty() => Some((None, text.clone().into_bytes())),
-        Some(VariableSource::Key(reference, key)) => of_key(reference, key),
-        Some(_) => None,
-        None => existing.environment_from.iter().find_map(|reference| of_key(reference, name)),
+    let variables = existing.variables(input.found);
+    let value = |name: &String| match variables.get(name)? {
+        VariableSource::Literal(text) if !text.is_empty() => Some((None, text.clone().into_bytes())),
+        VariableSource::Key(reference, key, _) => of_key(reference, key),
+        _ => None,
     };
     needed.environment.iter().filter_map(|(name, key)| Some((key.clone(), value(name)?))).collect()
 }
@@ -188,53 +184,4 @@ fn in_files(needed: &Credentials, input: &Input) -> Values {
     });
     let has_all = |values: &Values| needed.keys.iter().all(|pattern| values.keys().any(|key| fits(pattern, key)));
     all.into_iter().find(has_all).unwrap_or_default()
-}
-
-/// Keeps or reports the environment variables.
-pub(super) fn environment(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
-    let descriptor = &provider.descriptor;
-    let of_credentials =
-        |name: &str| descriptor.credentials.as_ref().is_some_and(|one| one.environment.contains_key(name));
-    let is_set = |name: &str| descriptor.environment.values().any(|set| set.contains_key(name));
-    let ours = |name: &str| {
-        let variables = items(container(provider).map_or(&Value::Null, |container| &container["env"]));
-        variables.iter().find(|variable| variable["name"] == name).map(|variable| text(&variable["value"]))
-    };
-    let words = existing.flags.iter().filter_map(|(_, value)| value.as_deref());
-    let words: Vec<_> = words.chain(items(&existing.container()["args"]).iter().filter_map(Value::as_str)).collect();
-    let is_used = |name: &str| words.iter().any(|word| word.contains(&format!("$({name})")));
-    let api_server = |name: &str| match existing.environment.get(name) {
-        Some(VariableSource::Literal(value)) => Some(value.clone()),
-        _ => None,
-    };
-    if let Some(host) = api_server("KUBERNETES_SERVICE_HOST") {
-        let port = api_server("KUBERNETES_SERVICE_PORT").and_then(|port| port.parse::<u16>().ok()).unwrap_or(443);
-        proposed.note(Handling::Kept, format!("KUBERNETES_SERVICE_HOST={host}"), "spec.placement.apiServer");
-        proposed.set("placement.apiServer", json!({"host": host, "port": port}));
-    }
-    for (name, origin) in &existing.environment {
-        let proxy = PROXY.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, field)| *field);
-        match (origin, proxy) {
-            _ if name.starts_with("KUBERNETES_SERVICE_") || of_credentials(name) || is_used(name) => {}
-            (VariableSource::Literal(value), Some(field)) => {
-                proposed.set(&format!("proxy.{field}"), value.as_str());
-                proposed.note(Handling::Kept, name.as_str(), format!("spec.proxy.{field}"));
-            }
-            (VariableSource::Literal(value), None) if ours(name).as_ref() == Some(value) => {}
-            (VariableSource::Field, _) => {}
-            _ => {
-                let is_ours = is_set(name) || ours(name).is_some();
-                let (result, verb) =
-                    if is_ours { (Handling::Changed, "sets it") } else { (Handling::NotKept, "has no such variable") };
-                proposed.note(result, format!("variable {name}"), format!("provider {} {verb}", descriptor.name));
-            }
-        }
-    }
-    for reference in &existing.environment_from {
-        let is_kept = proposed.migration_results.iter().any(|entry| entry.what.contains(&reference.to_string()));
-        if !is_kept {
-            let how = format!("provider {} takes no other variables from it", descriptor.name);
-            proposed.note(Handling::NotKept, format!("the variables of {reference}"), how);
-        }
-    }
 }

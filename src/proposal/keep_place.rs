@@ -1,5 +1,7 @@
 //! The image, the placement and the volumes of an existing cloud-controller-manager (pure).
 
+use std::cmp::Ordering;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -7,10 +9,12 @@ use super::{
     proposed::{Handling, ProposedCcm},
 };
 use crate::{
+    facts::version::Minor,
     object::{Object, items},
     provider::{
         CCM,
         kubernetes::{CONTROL_PLANE_LABEL, KubernetesProvider},
+        versions::numbers,
     },
 };
 
@@ -18,20 +22,29 @@ use crate::{
 const OLD_CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/master";
 
 /// Reports the change of the image, and keeps its registry.
-pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
+pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider, minor: Minor) {
     let Some(ours) = provider.descriptor.images.get(CCM) else { return };
     let given = existing.image.split('@').next().unwrap_or_default();
-    let repository = given.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(given, |(path, _)| path);
+    let (repository, tag) = given.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((given, "latest"));
     let path = ours.repository.split_once('/').map_or(ours.repository.as_str(), |(_, path)| path);
     let is_ours = repository == ours.repository || ours.repository == format!("docker.io/{repository}");
-    let mut how = "the tag for this version of Kubernetes; spec.image.version names another one".to_owned();
+    let chosen = ours.versions.choose(minor).map(|choice| choice.tag);
+    let mut how = match &chosen {
+        Some(chosen) if chosen == tag => format!("{chosen}, the tag for Kubernetes {minor}"),
+        Some(chosen) => {
+            let order = order(tag, chosen).map(|order| format!(", {order} version")).unwrap_or_default();
+            format!("{chosen}{order}, the tag for Kubernetes {minor}; spec.image.version names another one")
+        }
+        None => "a tag that you name in spec.image.version".to_owned(),
+    };
     if let Some(mirror) = repository.strip_suffix(&format!("/{path}")).filter(|_| !is_ours) {
         proposed.set("image.registryMirror", mirror);
         how = format!("spec.image.registryMirror, and {how}");
     } else if !is_ours {
         how = format!("{}, and {how}; for a copy of your own set spec.image.repository", ours.repository);
     }
-    proposed.note(Handling::Changed, format!("image {}", existing.image), how);
+    let result = if is_ours && chosen.as_deref() == Some(tag) { Handling::Kept } else { Handling::Changed };
+    proposed.note(result, format!("image {}", existing.image), how);
     let secrets: Vec<_> =
         items(&existing.pod["imagePullSecrets"]).iter().map(|one| json!({"name": one["name"]})).collect();
     let namespace = proposed.namespace();
@@ -40,6 +53,43 @@ pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &
         proposed.note(Handling::ToDo, "imagePullSecrets", how);
     } else if !secrets.is_empty() {
         proposed.set("image.pullSecrets", secrets);
+    }
+}
+
+/// Returns how the second of two versions compares to the first: `a lower` or `a higher`, if both are numbers with dots.
+fn order(before: &str, after: &str) -> Option<&'static str> {
+    match numbers(after)?.cmp(&numbers(before)?) {
+        Ordering::Less => Some("a lower"),
+        Ordering::Greater => Some("a higher"),
+        Ordering::Equal => None,
+    }
+}
+
+/// Reports further ports of the host, such as one for metrics.
+pub(super) fn ports(proposed: &mut ProposedCcm, existing: &Existing) {
+    let ports = items(&existing.container()["ports"]);
+    for port in ports.iter().filter(|port| port["containerPort"] != existing.port()) {
+        let name = port["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default();
+        let how = "nothing listens there: spec.ports.secure serves health and metrics, over HTTPS and to accounts that may read them";
+        proposed.note(Handling::Changed, format!("port {}{name}", port["containerPort"]), how);
+    }
+}
+
+/// Reports the node manager of nodes with Windows. Only Helm deletes it, with the rest of the release.
+pub(crate) fn windows(proposed: &mut ProposedCcm, manager: &Existing) {
+    let what = format!("{}, the node manager of nodes with Windows", manager.key());
+    if manager.fits_no_node {
+        proposed.note(Handling::Unused, what, "there is no such node");
+    } else if manager.helm.is_some() {
+        let how = "helm uninstall deletes it, and nothing initializes new nodes with Windows: write its manifest to a file before, and \
+                   apply it again afterwards, with its ServiceAccount and permissions";
+        proposed.note(Handling::NotKept, what, how);
+    } else {
+        proposed.note(
+            Handling::Kept,
+            what,
+            "it stays, because the operator has none: it acts on the nodes of its own pods only",
+        );
     }
 }
 
@@ -87,12 +137,14 @@ pub(super) fn volumes(proposed: &mut ProposedCcm, existing: &Existing) {
     for volume in items(&existing.pod["volumes"]) {
         if let Some(path) = volume["hostPath"]["path"].as_str() {
             let is_of_certificates = path.contains("/ssl") || path.contains("/pki") || path.contains("ca-certificates");
-            let how = if is_of_certificates {
-                "the certificates of the image are used; others go into a ConfigMap, named in spec.trustBundle"
+            let (result, how) = if is_of_certificates {
+                let how =
+                    "the certificates of the image are used; others go into a ConfigMap, named in spec.trustBundle";
+                (Handling::Changed, how)
             } else {
-                "no file of the machine is mounted"
+                (Handling::NotKept, "no file of the machine is mounted")
             };
-            proposed.note(Handling::NotKept, format!("hostPath {path}"), how);
+            proposed.note(result, format!("hostPath {path}"), how);
         }
     }
     let ccm = existing.container();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, spec::Spec},
+    facts::version::Minor,
     facts::{
         ccm::{Ccm, SKIP_PREFLIGHT},
         cluster::Cluster,
@@ -43,9 +44,12 @@ pub(crate) struct MigrationResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Handling {
     ToDo,
+    /// It matters for nodes or load balancers, or may, and is lost.
     NotKept,
     Changed,
     Kept,
+    /// It had no effect.
+    Unused,
 }
 
 impl Handling {
@@ -55,6 +59,7 @@ impl Handling {
             Self::NotKept => "NOT KEPT",
             Self::Changed => "changed",
             Self::Kept => "kept",
+            Self::Unused => "unused",
         }
     }
 }
@@ -65,6 +70,8 @@ pub(crate) struct Input<'a> {
     pub(crate) found: &'a BTreeMap<Reference, Value>,
     /// The ports that pods use on the host network.
     pub(crate) taken_ports: &'a [u16],
+    /// The cluster's version of Kubernetes, which determines the image's.
+    pub(crate) minor: Minor,
     /// The name for the `CloudControllerManager`, which makes the names of its objects unique.
     pub(crate) name: &'a str,
     /// The name of the Secret, if the proposal needs one.

@@ -3,6 +3,8 @@
 //! The same state always results in the same text, and a transition time changes only with its status, so that a write never causes
 //! another write. `Ready`, `Reconciling` and `Stalled` have the meaning of kstatus.
 
+pub(crate) mod problems;
+
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
@@ -208,6 +210,7 @@ impl Summary {
         }
         let gone = match input.gone_nodes.len() {
             0 => String::new(),
+            1 => "; the machine of 1 node is gone, see status.nodes.gone".to_owned(),
             count => format!("; the machines of {count} nodes are gone, see status.nodes.gone"),
         };
         Self::new("True", "Running", format!("{ready} of {desired} pods are ready{gone}{}", input.remarks))
@@ -246,8 +249,8 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
         };
         let status = match row.result {
             CheckResult::Passed => "True",
-            // An ignored field is harmless. A version without its own image may not be.
-            CheckResult::Warned if row.check == Check::Configuration => "True",
+            // An ignored field is harmless, and so may be a line break. A version without its own image may not be.
+            CheckResult::Warned if row.check != Check::Version => "True",
             CheckResult::Warned | CheckResult::Refused => "False",
             CheckResult::NotChecked => "Unknown",
         };

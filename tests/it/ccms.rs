@@ -137,7 +137,7 @@ async fn a_cloud_controller_manager_is_installed_kept_and_removed() -> Result<()
     eventually("the node to be named", LIMIT, async || {
         let live = cluster.ready(&operator, "cluster").await?;
         ensure!(live["status"]["nodes"]["gone"] == json!(["worker"]), "{}", live["status"]["nodes"]);
-        ensure!(message(&live, "Ready").contains("the machines of 1 nodes are gone"), "{live:#}");
+        ensure!(message(&live, "Ready").contains("the machine of 1 node is gone"), "{live:#}");
         Ok(Some(()))
     })
     .await?;

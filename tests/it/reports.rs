@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{cluster::request, object::KINDS};
+use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,19 @@ async fn reason_is(cluster: &Kubernetes, operator: &Operator, name: &str, type_:
     waited.await.with_context(|| operator.log())
 }
 
+/// Type, reason and message of the Events on a `CloudControllerManager`.
+async fn events(cluster: &Kubernetes, name: &str) -> Result<Vec<String>> {
+    let api: Api<Event> = Api::namespaced(cluster.client.clone(), "default");
+    let of_object = format!("involvedObject.kind=CloudControllerManager,involvedObject.name={name}");
+    let found = api.list(&ListParams::default().fields(&of_object)).await?.items;
+    let text = |one: &Event| {
+        let [type_, reason, message] =
+            [&one.type_, &one.reason, &one.message].map(|field| field.as_deref().unwrap_or_default());
+        format!("{type_} {reason}: {message}")
+    };
+    Ok(found.iter().map(text).collect())
+}
+
 #[tokio::test]
 async fn the_status_says_why_no_nodes_are_initialized_and_the_generation_of_each_condition() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
@@ -48,6 +62,13 @@ async fn the_status_says_why_no_nodes_are_initialized_and_the_generation_of_each
     let live = reason_is(&cluster, &operator, "unknown", "NodesInitialized", "BadInput").await?;
     assert!(message(&live, "NodesInitialized").contains("ConfigurationValid"), "{live:#}");
     assert_eq!(condition(&live, "NodesInitialized")["status"], "Unknown");
+    let told = eventually("the Event", LIMIT, async || {
+        let events = events(&cluster, "unknown").await?;
+        ensure!(!events.is_empty(), "no Event");
+        Ok(Some(events))
+    });
+    let told = told.await.with_context(|| operator.log())?;
+    assert!(told[0].starts_with("Warning BadInput: spec.provider: there is no provider \"awz\""), "{told:?}");
     cluster.delete("unknown").await?;
 
     operator.terminate()?;
@@ -67,6 +88,7 @@ async fn the_status_says_why_no_nodes_are_initialized_and_the_generation_of_each
     cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
     let live = reason_is(&cluster, &operator, "cluster", "NodesInitialized", "Removed").await?;
     assert_eq!(condition(&live, "NodesInitialized")["status"], "Unknown");
+    assert_eq!(events(&cluster, "cluster").await?, Vec::<String>::new(), "it had no problem");
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! it.
 
 pub mod check;
+pub mod deletion;
 mod pattern;
 pub mod placement;
 pub mod spec;

@@ -92,6 +92,8 @@ facts! {
     ClusterName = "clusterName" of CloudControllerManager,
     /// The controllers that are on, comma-separated.
     Controllers = "controllers" of CloudControllerManager,
+    /// The same, for programs with a k8s.io/cloud-provider before 0.27, which gave the controllers other names.
+    OldControllers = "oldControllers" of CloudControllerManager,
     /// `true` if the route controller is on, else `false`.
     Routes = "routes" of CloudControllerManager,
     /// The subnets of pods, comma-separated; without a value if none is given.
@@ -241,6 +243,7 @@ impl Facts {
             Fact::FeatureGates
             | Fact::ClusterName
             | Fact::Controllers
+            | Fact::OldControllers
             | Fact::Routes
             | Fact::PodCidrs
             | Fact::LeaseName

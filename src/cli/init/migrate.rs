@@ -5,9 +5,10 @@ use anyhow::bail;
 use super::{InitArgs, Proposal, Seen, ask, fresh, put};
 use crate::{
     facts::ccm::ONLY,
+    plan::Plan,
     proposal::{
         existing::Existing,
-        keep,
+        keep, keep_place, lost_permissions,
         proposed::Input,
         provider::{Detected, of_existing},
         read,
@@ -28,6 +29,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
         let input = Input {
             found: &found,
             taken_ports: &taken_ports,
+            minor: seen.overview.cluster.minor,
             name,
             secret_name: &secret_name,
             has_cloud_config: args.cloud_config.is_some(),
@@ -51,7 +53,16 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
         put(&mut proposed, &secret_name, ask::credentials(path, needed)?);
     }
     seen.leave_out_what_it_lacks(&mut proposed)?;
+    let is_of_windows = |one: &Existing| one.is_beside(provider) && one.is_for_windows();
+    for manager in migrated.iter().filter(|one| is_of_windows(one)) {
+        keep_place::windows(&mut proposed, manager);
+    }
+    // Helm deletes a release as a whole.
+    let migrated: Vec<_> = migrated.into_iter().filter(|one| !is_of_windows(one) || one.helm.is_some()).collect();
     let permissions = read::permissions(&seen.client, &migrated).await?;
+    if let Ok(plan) = Plan::of_ccm(&seen.catalog, &proposed.ccm(seen.overview.cluster)?) {
+        lost_permissions::note(&mut proposed, &permissions, plan.objects());
+    }
     Ok(Proposal { proposed, sign, migrated, permissions })
 }
 
@@ -74,7 +85,11 @@ fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Kubernetes
             (provider, Detected { provider: provider.descriptor.name.clone(), because })
         }
         None if args.provider.is_some() => seen.provider(args, &[])?,
-        None => bail!("no provider has the image of {} ({}): give --provider", first.key(), first.image),
+        None => bail!(
+            "no provider has the image of {} ({}): give --provider, or bring this cloud: see `ccm-operator provider new --help`",
+            first.key(),
+            first.image
+        ),
     };
     let is_of_it = |one: &&Existing| {
         let known = of_existing(&seen.catalog, one);

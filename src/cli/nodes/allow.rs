@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::{
     api::{
         CLOUD_CONTROLLER_MANAGER,
-        spec::{Lifecycle, NodeLabels, Spec},
+        deletion::NodeLabels,
+        spec::{Lifecycle, Spec},
     },
     cli::flags::{AnyCluster, print},
     cluster::{

@@ -1,7 +1,12 @@
 //! The command `provider new`: the folder of a new provider.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Zoned;
 
@@ -10,11 +15,16 @@ use crate::{
         flags::{choice, print, say, wrong_usage},
         init::ask,
     },
+    files::read_given,
     provider::{
         Flavor, embedded, is_file,
-        scaffold::{self, CloudConfig, ImageReference, Options},
+        scaffold::{
+            self, CloudConfig, ImageReference, Options,
+            published::{self, Published},
+        },
         versions::VersionRule,
     },
+    text::{output::printable, yaml},
 };
 
 /// The examples of the long help.
@@ -22,6 +32,8 @@ const HELP: &str = "\
 Examples:
   ccm-operator provider new acme
       asks on the terminal, and writes the folder acme/
+  ccm-operator provider new acme --from acme-cloud-controller-manager.yaml
+      takes what stands in the manifest that the cloud publishes, and names the rest
   ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.2.3@sha256:… --credentials ACME_TOKEN=token
       asks nothing; one Secret with the key token, which the program reads as ACME_TOKEN
   ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.35.2@sha256:… --flavor both \\
@@ -42,6 +54,11 @@ pub struct NewArgs {
     /// The provider's name, which is also the name of the folder and the prefix of the names of its objects.
     pub name: String,
 
+    /// A manifest that the cloud publishes, for any Kubernetes; - is the standard input. The image, the program, its flags and variables,
+    /// the configuration and the credentials are taken from it, unless a flag gives them. Everything else is printed.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+
     /// The flavors of the provider.
     #[arg(long, value_enum, default_value_t)]
     pub flavor: Flavors,
@@ -58,6 +75,14 @@ pub struct NewArgs {
     /// The program in the image [default: /NAME-cloud-controller-manager].
     #[arg(long, value_name = "PATH")]
     pub command: Option<String>,
+
+    /// The name under which the cloud's code registers itself, as its own manifest has it in --cloud-provider [default: NAME].
+    #[arg(long, value_name = "NAME")]
+    pub cloud_provider: Option<String>,
+
+    /// The version of k8s.io/cloud-provider in the go.mod of the program, such as 0.24.17 [default: 0.27 or newer].
+    #[arg(long, value_name = "VERSION", value_parser = library)]
+    pub library: Option<u32>,
 
     /// The name of the file of --cloud-config, such as cloud.yaml, if the program needs one.
     #[arg(long, value_name = "FILE")]
@@ -114,12 +139,15 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     if let Some(error) = scaffold::write::is_taken(&folder) {
         return Err(error.into());
     }
-    let options = options(args)?;
+    let published = args.from.as_deref().map(published).transpose()?.unwrap_or_default();
+    let options = options(args, &published)?;
     let files = scaffold::files(&options).map_err(|problem| wrong_usage(&problem))?;
     scaffold::write::folder(&folder, &files)?;
+    let left: Vec<_> = published.left.iter().map(|line| format!("NOT KEPT  {line}\n")).collect();
     let names: Vec<_> = files.keys().map(|path| format!("  {}/{path}\n", args.name)).collect();
     print(&format!(
-        "written:\n{}next: read {}/README.md, then ccm-operator provider verify ./{}\n",
+        "{}written:\n{}next: read {}/README.md, then ccm-operator provider verify ./{}\n",
+        printable(&left.concat()),
         names.concat(),
         args.name,
         args.name
@@ -134,33 +162,57 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the options from the flags. The image is the only option without a default: if it is missing, the user is asked for all options.
-fn options(args: &NewArgs) -> anyhow::Result<Options> {
-    let (name, asks) = (&args.name, Prompter { is_on: args.image.is_none() });
+/// Reads the program of a published manifest.
+fn published(path: &Path) -> anyhow::Result<Published> {
+    let text = read_given(path).with_context(|| format!("failed to read {}", path.display()))?;
+    let problem = |problem: &str| wrong_usage(&format!("--from {}: {problem}", path.display()));
+    let documents = yaml::documents(&text).map_err(|error| problem(&error.to_string()))?;
+    published::read(&documents).map_err(|error| problem(&error))
+}
+
+/// Reads the options from the flags, or else from a published manifest. The image is the only option without a default: if it is missing,
+/// the user is asked for all options.
+fn options(args: &NewArgs, published: &Published) -> anyhow::Result<Options> {
+    let image = args.image.clone().or_else(|| published.image.clone());
+    let (name, asks) = (&args.name, Prompter { is_on: image.is_none() });
     let question = "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST";
-    let image = args.image.clone().map_or_else(|| asked("--image", question, None, str::parse), Ok)?;
+    let image = image.map_or_else(|| asked("--image", question, None, str::parse), Ok)?;
     let default = format!("/{name}-cloud-controller-manager");
-    let command = asks.given(args.command.as_deref(), "--command", "the program in the image", &default, command)?;
+    let program = match args.command.as_ref().or(published.command.as_ref()) {
+        None if args.from.is_some() => None,
+        given => {
+            let question = "the program in the image";
+            Some(asks.given(given.map(String::as_str), "--command", question, &default, command)?)
+        }
+    };
     let question = "the name of the file of --cloud-config";
-    let cloud_config = asks.optional(args.cloud_config.as_deref(), "--cloud-config", question, file)?;
+    let of_manifest = published.cloud_config.as_ref();
+    let given = args.cloud_config.as_ref().or(of_manifest.map(|config| &config.file));
+    let cloud_config = asks.optional(given.map(String::as_str), "--cloud-config", question, file)?;
     if args.holds_credentials && cloud_config.is_none() {
         return Err(wrong_usage("--holds-credentials is about the file of --cloud-config, which is not given"));
     }
     let variables = Some(args.credentials.join(",")).filter(|text| !text.is_empty());
     let question = "the variables with credentials and their keys in the Secret, such as ACME_TOKEN=token";
-    let credentials = asks.optional(variables.as_deref(), "--credentials", question, credentials)?.unwrap_or_default();
+    let given = asks.optional(variables.as_deref(), "--credentials", question, credentials)?.unwrap_or_default();
+    let credentials = published.credentials.clone().into_iter().chain(given).collect();
     let node_manager = match &args.node_manager {
         Some(image) => Some(image.clone()),
         None => asks.optional(None, "--node-manager", "the image of a node manager", str::parse)?,
     };
-    let routes =
-        args.routes || asks.given(None, "--routes", "whether it has a route controller, yes or no", "no", yes_or_no)?;
+    let routes = args.routes
+        || published.routes
+        || asks.given(None, "--routes", "whether it has a route controller, yes or no", "no", yes_or_no)?;
     let default = format!("{name}://");
     let question = "how the providerIDs begin that it writes";
     let provider_id = asks.given(args.provider_id.as_deref(), "--provider-id", question, &default, prefix)?;
     let platform = platform(&args.platform).map_err(|problem| wrong_usage(&format!("--platform: {problem}")))?;
+    let cloud_provider = args.cloud_provider.as_ref().or(published.cloud_provider.as_ref()).unwrap_or(name);
+    let cloud_provider = command(cloud_provider).map_err(|_| wrong_usage("--cloud-provider: must be one word"))?;
     Ok(Options {
         name: name.clone(),
+        cloud_provider,
+        has_old_library: args.library.is_some_and(|minor| minor < 27),
         flavors: match args.flavor {
             Flavors::Kubernetes => vec![Flavor::Kubernetes],
             Flavors::OpenShift => vec![Flavor::OpenShift],
@@ -168,8 +220,13 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
         },
         image,
         rule: args.rule,
-        command,
-        cloud_config: cloud_config.map(|file| CloudConfig { file, holds_credentials: args.holds_credentials }),
+        command: program,
+        arguments: published.arguments.clone(),
+        environment: published.environment.clone(),
+        cloud_config: cloud_config.map(|file| CloudConfig {
+            file,
+            holds_credentials: args.holds_credentials || of_manifest.is_some_and(|config| config.holds_credentials),
+        }),
         credentials,
         node_manager,
         routes,
@@ -243,6 +300,16 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 fn command(text: &str) -> Result<String, String> {
     let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
     if is_plain { Ok(text.to_owned()) } else { Err("must be the path or the name of one program".to_owned()) }
+}
+
+/// Returns the minor version of a library.
+fn library(text: &str) -> Result<u32, String> {
+    let numbers: Vec<_> = text.strip_prefix('v').unwrap_or(text).split('.').collect();
+    match numbers[..] {
+        ["0", minor] | ["0", minor, _] => minor.parse().map_err(|_| ()),
+        _ => Err(()),
+    }
+    .map_err(|()| "must be a version such as 0.24.17".to_owned())
 }
 
 /// Parses a key of a Secret or a ConfigMap.

@@ -25,7 +25,10 @@ use crate::{
     object::Object,
     plan::kubernetes::{sources::InputProblem, validation::Validation},
     preflight::check::Check,
-    provider::{kubernetes::is_ccm, versions::UNKNOWN_VERSION},
+    provider::{
+        kubernetes::is_ccm,
+        versions::{UNKNOWN_VERSION, VERSION_BROKEN},
+    },
     status::rollout::{self, Rollout},
 };
 
@@ -80,7 +83,7 @@ fn workload(objects: &[Object]) -> Option<&Object> {
     objects.iter().find(|object| object.pod_spec().is_some_and(is_ccm))
 }
 
-/// Returns the reason why a change would leave no pod.
+/// Returns the reason why a change would leave no pod, or none that may run.
 fn risk(
     (ccm, validation): (&Ccm, &Validation),
     wanted: &Object,
@@ -89,6 +92,17 @@ fn risk(
 ) -> Option<InputProblem> {
     let is_skipped = |check: Check| ccm.skips.iter().any(|id| id == check.id());
     let problem = validation.version.as_ref().and_then(|(choice, _)| choice.problem.as_ref());
+    let tag = |workload: &Value| {
+        let image = container(pod(workload))["image"].as_str().unwrap_or_default();
+        let (image, _) = image.split_once('@').unwrap_or((image, ""));
+        image.rsplit_once(':').map(|(_, tag)| tag.to_owned())
+    };
+    let is_changed = || tag(wanted.value()) != tag(runs);
+    let broken = problem.filter(|(reason, _)| *reason == VERSION_BROKEN && !is_skipped(Check::Version));
+    if let Some((_, problem)) = broken.filter(|_| is_changed()) {
+        let message = format!("spec.image.version: {problem}: {}", unless(Check::Version));
+        return Some(InputProblem { reason: VERSION_BROKEN, message });
+    }
     let unknown = problem.filter(|(reason, _)| *reason == UNKNOWN_VERSION && !is_skipped(Check::Version));
     let unknown = unknown.filter(|_| may_end_pods(wanted.value(), runs)).map(|(_, problem)| problem);
     let is_moved = may_move(wanted.value(), runs) && !is_skipped(Check::ControlPlane);

@@ -35,7 +35,7 @@ use crate::{
     nodes::identity::CcmIdentity,
     provider::kubernetes::is_ccm,
     status::{
-        ccm::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY},
+        ccm::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY, problems},
         write,
     },
 };
@@ -53,6 +53,7 @@ impl Reporter<'_> {
         let Some(live) = view.target.observer.watches.get(&Id::Ccms, &member.name) else { return Ok(false) };
         let previous = ccm::of(live);
         let annotations = live["metadata"]["annotations"].clone();
+        let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let withheld = self.withheld.why(member, &view.target.observer);
         let guard = member.guard_report(view, &previous, withheld.as_deref());
         let gone_nodes = member.gone_nodes(view, &previous);
@@ -108,6 +109,9 @@ impl Reporter<'_> {
         }
         member.written = Some((Instant::now(), ccm::of(&written)));
         view.target.observer.watches.put(&Id::Ccms, &member.name, written);
+        for problem in problems::new(&previous, &next) {
+            view.target.events.of_ccm((&member.name, &uid), &problem.reason, problem.message.clone());
+        }
         let deletions = (&previous.node_deletion, &next.node_deletion);
         record_deletions(&view.target.events, &member.name, deletions, &gone_nodes);
         Ok(true)

@@ -1,8 +1,8 @@
 //! Finds cloud-controller-managers, reads their flags as Go does, and shows no secrets.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Found, aws, catalog, existing, hcloud, proposed, with, workload};
+use super::{CLUSTER, Found, aws, catalog, existing, hcloud, proposed, put, with, workload};
 use crate::proposal::{
     keep,
     proposed::{Handling, Input, ProposedCcm},
@@ -106,6 +106,7 @@ fn only_of_one_that_is_certain_a_refusal_is_promised() {
     let input = Input {
         found: &found,
         taken_ports: &[],
+        minor: CLUSTER.minor,
         name: "main",
         secret_name: "new-secret",
         has_cloud_config: false,
@@ -125,4 +126,91 @@ fn only_of_one_that_is_certain_a_refusal_is_promised() {
         assert!(changed.contains(promise), "{changed}");
         assert_eq!(proposed.skips, None);
     }
+}
+
+#[test]
+fn a_variable_that_the_provider_allows_is_kept_and_none_is_taken_out_of_a_secret() {
+    let key = |kind: &str, name: &str, key: &str| json!({kind: {"name": name, "key": key, "optional": true}});
+    let mut live = hcloud();
+    let container = &mut live["spec"]["template"]["spec"]["containers"][0];
+    container["env"] = json!([
+        {"name": "HCLOUD_TOKEN", "valueFrom": key("secretKeyRef", "hcloud", "token")},
+        {"name": "ROBOT_USER", "valueFrom": key("secretKeyRef", "hcloud", "robot-user")},
+        {"name": "ROBOT_PASSWORD", "valueFrom": key("secretKeyRef", "hcloud", "robot-password")},
+        {"name": "ROBOT_ENABLED", "value": "true"},
+        {"name": "HCLOUD_ENDPOINT", "value": "https://api.example.com"},
+        {"name": "ZONE", "value": "eu-central"},
+        {"name": "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "value": "$(ZONE)"},
+        {"name": "HCLOUD_SERVER_CACHE_MODE", "value": "$(ROBOT_USER)"},
+        {"name": "HCLOUD_LOAD_BALANCERS_ENABLED", "value": "false"},
+        {"name": "HCLOUD_LOAD_BALANCERS_LOCATION", "valueFrom": key("configMapKeyRef", "settings", "location")},
+        {"name": "HCLOUD_LOAD_BALANCERS_TYPE", "valueFrom": key("configMapKeyRef", "settings", "type")},
+        {"name": "HCLOUD_INSTANCES_ADDRESS_FAMILY", "valueFrom": key("secretKeyRef", "hcloud", "family")},
+    ]);
+    container["envFrom"] = json!([
+        {"prefix": "HCLOUD_", "configMapRef": {"name": "parts"}}, {"configMapRef": {"name": "absent"}},
+        {"configMapRef": {"name": "settings"}}, {"configMapRef": {"name": "more"}}, {"secretRef": {"name": "hcloud"}},
+    ]);
+    let mut found = Found::new();
+    let data = json!({"token": "t", "robot-user": "u", "robot-password": "p4ss", "family": "ipv6", "ROBOT_CACHE_TIMEOUT": "1m"});
+    put(&mut found, "Secret", "kube-system", "hcloud", &data);
+    let data = json!({"location": "fsn1", "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP": "false", "HCLOUD_DEBUG": "1"});
+    put(&mut found, "ConfigMap", "kube-system", "settings", &data);
+    put(&mut found, "ConfigMap", "kube-system", "parts", &json!({"LOAD_BALANCERS_DISABLE_IPV6": "true"}));
+    put(&mut found, "ConfigMap", "kube-system", "more", &json!({"HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP": "true"}));
+    let kept = proposed(&live, &found);
+    let expected = json!({
+        "ROBOT_ENABLED": "true", "HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP": "true",
+        "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6": "true", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE": "eu-central",
+    });
+    assert_eq!(kept.spec["environment"], expected);
+    assert_eq!(kept.spec["controllers"]["service"], "Disabled");
+    assert_eq!(kept.spec["credentials"], json!({"secretRef": {"name": "hcloud"}}));
+    let to_do = with(&kept, Handling::ToDo).join("\n");
+    for variable in ["HCLOUD_INSTANCES_ADDRESS_FAMILY", "ROBOT_CACHE_TIMEOUT"] {
+        assert!(to_do.contains(&format!("variable {variable} (Secret kube-system/hcloud")), "{to_do}");
+    }
+    assert!(!to_do.contains("HCLOUD_LOAD_BALANCERS_TYPE"), "{to_do}");
+    assert!(to_do.contains("HCLOUD_SERVER_CACHE_MODE -> its value refers to another variable"), "{to_do}");
+    assert!(to_do.contains("the variables of ConfigMap kube-system/absent"), "{to_do}");
+    let lost = with(&kept, Handling::NotKept).join("\n");
+    assert!(lost.contains("variable HCLOUD_ENDPOINT") && lost.contains("variable HCLOUD_DEBUG"), "{lost}");
+    assert!(!lost.contains("variable token"), "{lost}");
+}
+
+/// Azure's, as its chart installs it, with these controllers.
+fn azure(controllers: &str) -> Value {
+    workload(
+        "Deployment",
+        "kube-system",
+        "cloud-controller-manager",
+        &json!({
+            "hostNetwork": true, "serviceAccountName": "cloud-controller-manager",
+            "containers": [{
+                "name": "cloud-controller-manager",
+                "image": "mcr.microsoft.com/oss/v2/kubernetes/azure-cloud-controller-manager:v1.36.0",
+                "args": [
+                    "--cloud-provider=azure", "--allocate-node-cidrs=true", format!("--controllers={controllers}"),
+                    "--configure-cloud-routes=true", "--cluster-cidr=10.244.0.0/16", "--secure-port=10268",
+                ],
+                "ports": [{"containerPort": 10268, "name": "https"}, {"containerPort": 8233, "name": "metrics"}],
+            }],
+        }),
+    )
+}
+
+#[test]
+fn a_controller_a_port_and_a_version_that_change_are_named() {
+    let lost = |controllers: &str| with(&proposed(&azure(controllers), &Found::new()), Handling::NotKept).join("\n");
+    for controllers in ["*,-cloud-node", "node-ipam-controller,service", "nodeipam"] {
+        assert!(lost(controllers).contains("new nodes get no spec.podCIDR"), "{controllers}: {}", lost(controllers));
+        assert!(!lost(controllers).contains("(--controllers)"), "{controllers}: {}", lost(controllers));
+    }
+    for controllers in ["*,-node-ipam", "service,-nodeipam", "cloud-node-lifecycle"] {
+        assert!(!lost(controllers).contains("podCIDR"), "{controllers}: {}", lost(controllers));
+    }
+    let changed = with(&proposed(&azure("*"), &Found::new()), Handling::Changed).join("\n");
+    assert!(changed.contains("port 8233 (metrics) -> nothing listens there"), "{changed}");
+    assert!(!changed.contains("port 10268"), "{changed}");
+    assert!(changed.contains("v1.36.0 -> v1.35.8, a lower version, the tag for Kubernetes 1.35"), "{changed}");
 }

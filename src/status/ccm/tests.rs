@@ -14,7 +14,7 @@ fn validation() -> Validation {
     Validation {
         origin: None,
         configuration: Some(Ok(Vec::new())),
-        credentials: Some(Ok(true)),
+        credentials: Some(Ok(Some(Vec::new()))),
         version: Some((choice, "registry.example/ccm:v1.35.2".into())),
         objects: Some(Vec::new()),
         removed: Vec::new(),

@@ -95,7 +95,7 @@ impl<'a> Cloud<'a> {
         parts.extend([heading("Nodes that it does not know"), self.of_other_clouds()]);
         parts.extend([heading("Pitfalls"), self.pitfalls()]);
         parts.extend(written("Pitfalls"));
-        parts.extend([heading("Further flags"), self.flags()]);
+        parts.extend([heading("Further flags and variables"), self.settings()]);
         parts.join("\n\n") + "\n"
     }
 
@@ -350,8 +350,14 @@ impl<'a> Cloud<'a> {
         pods.map(|object| object.kind().kind).collect::<Vec<_>>().join(", ")
     }
 
-    fn flags(&self) -> String {
-        format!("`spec.arguments` takes {}.", listed(&coded(&self.descriptor().allowed_arguments)))
+    fn settings(&self) -> String {
+        let descriptor = self.descriptor();
+        let flags = format!("`spec.arguments` takes {}.", listed(&coded(&descriptor.allowed_arguments)));
+        if descriptor.allowed_environment.is_empty() {
+            return flags;
+        }
+        let variables = listed(&coded(&descriptor.allowed_environment));
+        format!("{flags}\n\n`spec.environment` takes {variables}; each value is a string, such as `\"true\"`.")
     }
 }
 

@@ -87,8 +87,8 @@ impl Controller {
     /// Every controller.
     pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::Service, Self::Route];
 
-    /// The field of `spec.controllers`, and the names in `--controllers`: the names since Kubernetes 1.28, and the older ones, which
-    /// still work.
+    /// The field of `spec.controllers`, and the names in `--controllers`: the names since k8s.io/cloud-provider 0.27, and the older ones,
+    /// which still work.
     fn names(self) -> (&'static str, [&'static str; 2]) {
         match self {
             Self::CloudNode => ("cloudNode", ["cloud-node-controller", "cloud-node"]),
@@ -103,6 +103,11 @@ impl Controller {
     /// The field of `spec.controllers`.
     pub fn field(self) -> &'static str {
         self.names().0
+    }
+
+    /// Returns the name in `--controllers`; the old one is that of libraries before k8s.io/cloud-provider 0.27.
+    pub fn flag_name(self, is_old: bool) -> &'static str {
+        self.names().1[usize::from(is_old)]
     }
 
     /// Returns the controllers that an argument `--controllers` turns on, by the names of any version; all without the argument.
@@ -200,12 +205,14 @@ impl Ccm {
     pub(super) fn value(&self, fact: Fact) -> Option<String> {
         let Spec { network, ports, logging, .. } = &self.spec;
         let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
+        let names = |is_old: bool| {
+            self.controllers().map(|controller| controller.flag_name(is_old)).collect::<Vec<_>>().join(",")
+        };
         match fact {
             Fact::ClusterName => Some(self.spec.cluster_name.clone()),
             // `--controllers=` without a name starts no controller; without the argument, all would start.
-            Fact::Controllers => {
-                Some(self.controllers().map(|controller| controller.names().1[0]).collect::<Vec<_>>().join(","))
-            }
+            Fact::Controllers => Some(names(false)),
+            Fact::OldControllers => Some(names(true)),
             Fact::Routes => Some(self.controllers().any(|controller| controller == Controller::Route).to_string()),
             Fact::PodCidrs => list(network.as_ref()?.pod_cidrs.clone()),
             Fact::LeaseName => Some(self.lease_name()),

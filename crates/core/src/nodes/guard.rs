@@ -19,7 +19,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{
-        spec::{NodeDeletion, NodeLabels},
+        deletion::{NodeDeletion, NodeLabels},
         status::{Deleted, Deletion},
     },
     nodes::{CLOCK_SKEW, evidence::NodeEvent, node::Node},

@@ -38,9 +38,10 @@ pub use check::ignored;
 pub use images::{choose, reference};
 
 /// The checks. Only the first problem is reported.
-const RULES: [fn(&KubernetesProvider, &Ccm) -> Option<check::Unfit>; 12] = [
+const RULES: [fn(&KubernetesProvider, &Ccm) -> Option<check::Unfit>; 13] = [
     check::api,
     check::arguments,
+    check::environment,
     check::load_balancers,
     check::routes,
     check::placement,
@@ -103,7 +104,7 @@ fn planned(provider: &KubernetesProvider, ccm: &Ccm, digests: Option<Digests>) -
             });
             images::set(descriptor, &mut object, ccm)?;
             substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, &facts)?;
-            further_arguments(&mut object, ccm);
+            further_settings(&mut object, ccm);
             files::mount(descriptor, &mut object, ccm);
             // The pods of the node manager run on every node.
             if descriptor.is_of_node_manager(manifest) {
@@ -199,13 +200,15 @@ fn instance_label(value: &mut Value, name: &str) {
     }
 }
 
-/// Appends the additional flags of the administrator.
-fn further_arguments(object: &mut Object, ccm: &Ccm) {
+/// Adds the flags and the environment variables of the administrator.
+fn further_settings(object: &mut Object, ccm: &Ccm) {
     let containers = containers_mut(object, &["containers"]);
     for container in containers.filter(|container| container_name(container) == CCM) {
         for (flag, value) in &ccm.spec.arguments {
             push(container, "args", format!("{flag}={value}").into());
         }
+        let variables = ccm.spec.environment.iter();
+        substitute::set_variables(container, variables.map(|(name, value)| (name.as_str(), value.clone())));
     }
 }
 

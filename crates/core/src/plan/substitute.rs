@@ -188,7 +188,7 @@ pub(super) fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> i
 }
 
 /// Sets variables: each replaces the first one with the same name, or is appended.
-fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = (&'a str, String)>) {
+pub(super) fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = (&'a str, String)>) {
     let existing = container["env"].as_array().into_iter().flatten().enumerate();
     let mut places = BTreeMap::<String, usize>::new();
     for (index, name) in existing.filter_map(|(index, one)| Some((index, one["name"].as_str()?))) {

@@ -84,6 +84,20 @@ impl Entry {
     }
 }
 
+/// Other names of clouds, with the names of their providers.
+const ALIASES: [(&str, &str); 10] = [
+    ("akamai", "linode"),
+    ("amazon", "aws"),
+    ("do", "digitalocean"),
+    ("gce", "gcp"),
+    ("google", "gcp"),
+    ("hetzner", "hcloud"),
+    ("microsoft", "azure"),
+    ("oracle", "oci"),
+    ("vmware", "vsphere"),
+    ("xcp-ng", "xenorchestra"),
+];
+
 impl Catalog {
     /// Builds a catalog from the files of `assets/` and `bootstrap/`, given as (path from their common root, bytes).
     pub fn new(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Result<Self, Error> {
@@ -188,7 +202,11 @@ impl Catalog {
     /// Returns the message for a name that no provider of the flavor kubernetes has.
     pub fn unknown(&self, name: &str) -> String {
         let known: Vec<_> = self.kubernetes_names().collect();
-        let hint = did_you_mean(name, known.iter().copied());
+        let is_meant = |(alias, of): &&(&str, &str)| name.eq_ignore_ascii_case(alias) && known.contains(of);
+        let hint = match ALIASES.iter().find(is_meant) {
+            Some((_, of)) => format!(" (did you mean `{of}`?)"),
+            None => did_you_mean(name, known.iter().copied()),
+        };
         format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
     }
 

@@ -3,6 +3,7 @@
 //! `assets/<cloud>/kubernetes/` holds the manifests and their descriptor. They share nothing with the flavor openshift, and
 //! have other names, accounts and images.
 
+mod environment;
 mod nodes;
 
 use std::{
@@ -18,10 +19,13 @@ use crate::{
     api::spec::OnByDefault,
     config::{Problem, Transform, fields},
     error::brief,
-    facts::ccm::{Ccm, Controller},
+    facts::{
+        Fact,
+        ccm::{Ccm, Controller},
+    },
     object::{KUBE_SYSTEM, Object, container_name, containers},
     provider::{
-        CCM, Common, DescriptorFields, ProviderFlavor,
+        CCM, Common, DescriptorFields, FactOrText, ProviderFlavor,
         descriptor::{Services, Sources},
         patterns::is_of,
         versions::Versions,
@@ -84,6 +88,9 @@ pub struct Descriptor {
     pub load_balancers: bool,
     /// Its route controller; absent means that the cloud has no routes.
     pub routes: Option<Routes>,
+    /// Its controller that assigns pod subnets to nodes, which the operator never runs; absent means that it has none.
+    #[serde(rename = "nodeIPAM")]
+    pub node_ipam: Option<NodeIpam>,
     /// The rules for its nodes.
     pub nodes: NodeRules,
     /// The fields of Services that the cloud-controller-manager writes.
@@ -92,6 +99,9 @@ pub struct Descriptor {
     /// The additional flags that an administrator may set.
     #[serde(default)]
     pub allowed_arguments: Vec<String>,
+    /// The environment variables of the cloud-controller-manager that an administrator may set. What is secret belongs in `credentials`.
+    #[serde(default)]
+    pub allowed_environment: Vec<String>,
     /// Flags of every cloud-controller-manager that this one does not have.
     #[serde(default)]
     pub absent_flags: Vec<String>,
@@ -172,6 +182,16 @@ pub struct ConfigFile {
     pub needs: Vec<String>,
 }
 
+/// What turns on a controller that assigns pod subnets to nodes.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum NodeIpam {
+    /// `--allocate-node-cidrs`, and `node-ipam-controller` in `--controllers`.
+    Controllers,
+    /// `--allocate-node-cidrs` alone.
+    Flag,
+}
+
 /// A route controller.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
@@ -232,6 +252,9 @@ impl Descriptor {
             if let Some((minor, problem)) = image.versions.bad_digest() {
                 found.push((format!("/images/{name}/versions/tags/{minor}"), problem));
             }
+            if let Some((field, problem)) = image.versions.bad_broken() {
+                found.push((format!("/images/{name}/versions/{field}"), problem));
+            }
             let pointer = format!("/images/{name}/architectures");
             if image.architectures.is_empty() {
                 found.push((pointer, format!("none is given; there are {}", ARCHITECTURES.join(", "))));
@@ -250,6 +273,7 @@ impl Descriptor {
                 found.push((child("/credentials/environment", variable), problem));
             }
         }
+        found.extend(environment::misfits(self));
         found
     }
 
@@ -258,6 +282,12 @@ impl Descriptor {
         let fits = |(_, known): &(&String, &ProviderImage)| is_of(image, &known.repository);
         let names = self.images.iter().filter(fits).map(|(name, _)| name.as_str());
         names.max_by_key(|name| *name == CCM)
+    }
+
+    /// Whether the program knows the controllers by the names before k8s.io/cloud-provider 0.27.
+    pub fn has_old_controllers(&self) -> bool {
+        let source = self.arguments.get(CCM).and_then(|flags| flags.get("--controllers"));
+        source.is_some_and(|source| source.value == FactOrText::Fact(Fact::OldControllers))
     }
 
     /// Returns the controllers of the cloud-controller-manager itself.

@@ -3,6 +3,7 @@
 //! The example uses every feature, and is a valid provider itself. Comments mark the parts that a new provider may not need, and
 //! the values that are set. All other comments stay.
 
+pub mod published;
 pub mod write;
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
@@ -46,8 +47,16 @@ pub struct Options {
     pub image: ImageReference,
     /// How the cloud numbers its versions; `None` derives it from the tag.
     pub rule: Option<VersionRule>,
-    /// The program in the image.
-    pub command: String,
+    /// The program in the image; absent if the image names it.
+    pub command: Option<String>,
+    /// Its flags that nothing else sets.
+    pub arguments: Vec<String>,
+    /// Its variables without credentials.
+    pub environment: BTreeMap<String, String>,
+    /// The name under which the cloud's code registers itself (`--cloud-provider`).
+    pub cloud_provider: String,
+    /// Whether the program is built with a k8s.io/cloud-provider before 0.27.
+    pub has_old_library: bool,
     /// The file of `--cloud-config`, if it reads one.
     pub cloud_config: Option<CloudConfig>,
     /// The variables with credentials, each with its key in the Secret.
@@ -152,6 +161,9 @@ pub fn files(options: &Options) -> Result<BTreeMap<String, String>, String> {
             "OpenShift's flavor needs the digest of {image}, because its manifests name what runs: give {image}@sha256:DIGEST"
         ));
     }
+    if options.flavors.contains(&Flavor::OpenShift) && options.command.is_none() {
+        return Err("OpenShift's flavor names the program in the image: give --command".to_owned());
+    }
     let texts = texts(options);
     let fill =
         |text: &str| filled(&texts.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)), &facts);
@@ -169,14 +181,20 @@ fn camel(name: &str) -> String {
 fn texts(options: &Options) -> Vec<(&'static str, String)> {
     let name = camel(&options.name);
     let mut texts = vec![
+        // Before the name, which is a part of it, and which the value must not contain yet.
+        ("--cloud-provider=example", "--cloud-provider=CLOUD_PROVIDER".to_owned()),
         (EXAMPLE, options.name.clone()),
         ("cloudControllerManagerExample", format!("\"cloudControllerManager{name}\"")),
         ("cloudNodeManagerExample", format!("\"cloudNodeManager{name}\"")),
         ("CCM_IMAGE", options.image.to_string()),
+        ("CLOUD_PROVIDER", options.cloud_provider.clone()),
     ];
     if let Some(image) = &options.node_manager {
         texts.push(("NODE_MANAGER_IMAGE", image.to_string()));
         texts.push(("--controllers=*\n", "--controllers=*,-cloud-node\n".to_owned()));
+    }
+    if options.has_old_library {
+        texts.push(("--controllers: controllers", "--controllers: oldControllers".to_owned()));
     }
     match &options.cloud_config {
         Some(CloudConfig { file, .. }) => {
@@ -197,6 +215,7 @@ fn facts(options: &Options) -> Result<Value, String> {
     // A node manager has versions of its own.
     let node_manager = options.node_manager.as_ref().map(|image| of_image(image, None)).transpose()?;
     let secret = format!("{}-cloud-credentials", options.name);
+    let set = |(variable, value): (&String, &String)| json!({"name": variable, "value": value});
     let variable = |(variable, key): (&String, &String)| json!({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
     let credentials = json!({
         "keys": options.credentials.values().collect::<Vec<_>>(),
@@ -217,7 +236,11 @@ fn facts(options: &Options) -> Result<Value, String> {
         "image": image,
         "nodeManager": node_manager,
         "isUnpinned": options.unpinned().next().is_some(),
-        "command": [options.command],
+        "command": options.command.as_ref().map(|command| [command]),
+        "arguments": options.arguments,
+        "env": Some(options.environment.iter().map(set).collect::<Vec<_>>()).filter(|env| !env.is_empty()),
+        "hasOldLibrary": options.has_old_library,
+        "hasWebhookFlag": !options.has_old_library,
         "routes": options.routes,
         "cloudConfig": options.cloud_config,
         "credentials": Some(credentials).filter(|_| !options.credentials.is_empty()),
@@ -231,7 +254,9 @@ fn facts(options: &Options) -> Result<Value, String> {
 /// from the tag.
 fn of_image(image: &ImageReference, rule: Option<VersionRule>) -> Result<Value, String> {
     let ImageReference { repository, tag, digest } = image;
-    let of = |rule| Versions { rule, tags: BTreeMap::new(), as_of: String::new(), verified: Vec::new() }.minor_of(tag);
+    let of = |rule| {
+        Versions { rule, tags: BTreeMap::new(), as_of: String::new(), verified: Vec::new(), broken: None }.minor_of(tag)
+    };
     // Other numbers are versions of the program itself, such as v1.2.3.
     let of = |rule| of(rule).filter(|minor| (20..100).contains(&minor.0));
     let guessed = [VersionRule::SameMinor, VersionRule::MajorIsMinor].into_iter().find(|rule| of(*rule).is_some());
@@ -256,7 +281,7 @@ fn of_image(image: &ImageReference, rule: Option<VersionRule>) -> Result<Value, 
 }
 
 /// Fills a file of the example with facts, named by JSON pointers. The lines between `#if FACT` and `#end` stay if the fact is neither
-/// absent nor false. In `KEY: VALUE #= FACT`, the fact replaces the value and the following lines with deeper indentation.
+/// absent nor false. The items of the list `FACT` replace those between `#each FACT` and `#end`. In `KEY: VALUE #= FACT`, the fact replaces the value and the following lines with deeper indentation.
 fn filled(text: &str, facts: &Value) -> String {
     let (mut filled, mut conditions, mut set) = (String::new(), Vec::new(), None::<usize>);
     let fact = |name: &str| facts.pointer(name).unwrap_or(&Value::Null);
@@ -265,6 +290,15 @@ fn filled(text: &str, facts: &Value) -> String {
         let indent = &line[..line.len() - trimmed.len()];
         if let Some(name) = trimmed.strip_prefix("#if ") {
             conditions.push(!matches!(fact(name), Value::Null | Value::Bool(false)));
+            continue;
+        }
+        if let Some(name) = trimmed.strip_prefix("#each ") {
+            let rendered = yaml::to_string(fact(name)).unwrap_or_default();
+            let has_items = fact(name).as_array().is_some_and(|items| !items.is_empty());
+            if has_items && !conditions.contains(&false) {
+                filled.extend(rendered.lines().flat_map(|line| [indent, line, "\n"]));
+            }
+            conditions.push(false);
             continue;
         }
         if trimmed == "#end" {

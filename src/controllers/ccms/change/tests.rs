@@ -174,3 +174,13 @@ fn a_toleration_that_all_pods_need_stays() {
     assert_eq!(reason("aws", change(), &[tainted.clone(), plain("b")], ""), None);
     assert_eq!(reason("aws", change(), &[tainted], "control-plane"), None);
 }
+
+#[test]
+fn a_version_that_must_not_run_replaces_none() {
+    let nodes = [plain("a"), plain("b"), plain("c")];
+    let hcloud = |before: &str, after: &str, skips| reason("hcloud", (version(before), version(after)), &nodes, skips);
+    assert_eq!(hcloud("v1.35.0", "v1.30.0", ""), Some(VERSION_BROKEN));
+    assert_eq!(hcloud("v1.35.0", "v1.30.0", "version"), None);
+    assert_eq!(hcloud("v1.30.0", "v1.30.0", ""), None, "it runs already");
+    assert_eq!(hcloud("v1.30.0", "v1.30.1", ""), None);
+}

@@ -266,6 +266,7 @@ impl Member {
         Some(if lifecycle == Lifecycle::Enabled {
             let message = match (confirmed, waiting) {
                 (0, 0) => String::new(),
+                (1, _) => format!("1 node may be deleted, {waiting} wait: see status.nodeDeletion"),
                 _ => format!("{confirmed} nodes may be deleted, {waiting} wait: see status.nodeDeletion"),
             };
             ("True", "Guarded", message)

@@ -31,6 +31,26 @@ pub(super) fn arguments(KubernetesProvider { descriptor, .. }: &KubernetesProvid
     unfit("arguments", format!("provider {name} does not allow {unknown}{hint}; it allows {known}"))
 }
 
+pub(super) fn environment(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
+    let allowed = &descriptor.allowed_environment;
+    // Kubernetes would replace it, even by a credential.
+    if let Some((name, _)) = ccm.spec.environment.iter().find(|(_, value)| value.contains("$(")) {
+        return unfit("environment", format!("the value of {name} refers to a variable by $(): write the text itself"));
+    }
+    let unknown = ccm.spec.environment.keys().find(|variable| !allowed.contains(variable))?;
+    let name = &descriptor.name;
+    let key = descriptor.credentials.as_ref().and_then(|credentials| credentials.environment.get(unknown));
+    let problem = match key {
+        Some(key) => format!("{unknown} is secret: it is the key {key} of the Secret in credentials.secretRef"),
+        None if allowed.is_empty() => format!("provider {name} does not allow {unknown}; it allows no variable"),
+        None => {
+            let hint = did_you_mean(unknown, allowed.iter().map(String::as_str));
+            format!("provider {name} does not allow {unknown}{hint}; it allows {}", allowed.join(", "))
+        }
+    };
+    unfit("environment", problem)
+}
+
 pub(super) fn namespace(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let words = descriptor.namespaces.words().filter(|_| !descriptor.namespaces.include(&ccm.spec.namespace))?;
     unfit("namespace", format!("the cloud-controller-manager of provider {}: {words}", descriptor.name))

@@ -48,8 +48,12 @@ pub struct Named {
     pub reference: Reference,
     /// The keys that it must have. `*` stands for any text.
     keys: Vec<String>,
+    /// The keys that it may have.
+    optional_keys: Vec<String>,
     /// The checker of the value of its only key.
     file: Option<ConfigFile>,
+    /// Whether its values become environment variables, which have no line breaks at their ends.
+    are_variables: bool,
 }
 
 /// The checkers of an object's values, by key. Several providers may read the same value.
@@ -67,19 +71,23 @@ pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
             (None, None) => return None,
         };
         let (keys, file) = (vec![key.clone()], Some(file.clone()));
-        Some(Named { usage: Use::CloudConfig, reference, keys, file })
+        Some(Named { usage: Use::CloudConfig, reference, keys, optional_keys: Vec::new(), file, are_variables: false })
     });
     let credentials = descriptor.credentials.as_ref().zip(spec.credentials.as_ref()).map(|(needed, given)| Named {
         usage: Use::Credentials,
         reference: secret(&given.secret_ref.name),
         keys: needed.keys.clone(),
+        optional_keys: needed.optional_keys.clone(),
         file: None,
+        are_variables: !needed.environment.is_empty(),
     });
     let bundle = spec.trust_bundle.as_ref().map(|bundle| Named {
         usage: Use::TrustBundle,
         reference: config_map(&bundle.config_map_ref.name),
         keys: vec![bundle.config_map_ref.key.clone()],
+        optional_keys: Vec::new(),
         file: None,
+        are_variables: false,
     });
     [config, credentials, bundle].into_iter().flatten().collect()
 }
@@ -112,8 +120,13 @@ pub struct Source {
 enum Content {
     /// The value is empty.
     Empty,
-    /// The value is not empty. Holds the result of each checker, by the name of its file.
-    Given(BTreeMap<String, Checked>),
+    /// The value is not empty.
+    Given {
+        /// The result of each checker, by the name of its file.
+        checked: BTreeMap<String, Checked>,
+        /// Whether its last character ends a line.
+        ends_line: bool,
+    },
 }
 
 /// The human-readable result of a checker.
@@ -147,7 +160,10 @@ impl Source {
                 Err(problem) => Checked::Refused(located(problem)),
             };
             let files = checks.get(key).into_iter().flatten();
-            Content::Given(files.map(|file| (file.file.clone(), checked(file))).collect())
+            Content::Given {
+                checked: files.map(|file| (file.file.clone(), checked(file))).collect(),
+                ends_line: text.ends_with('\n'),
+            }
         };
         let data = object["data"].as_object().into_iter().flatten();
         let keys = data.map(|(key, value)| (key.clone(), content(key, value.as_str().unwrap_or_default())));
@@ -188,7 +204,7 @@ pub struct InputProblem {
     pub message: String,
 }
 
-/// Returns the problem of a named object, or else its settings that will be ignored.
+/// Returns the problem of a named object, or else warnings: settings that will be ignored, and values that programs may not accept.
 pub fn check(named: &Named, found: &SourceState) -> Result<Vec<String>, InputProblem> {
     let Named { usage, reference, keys, .. } = named;
     let field = usage.field();
@@ -203,7 +219,7 @@ pub fn check(named: &Named, found: &SourceState) -> Result<Vec<String>, InputPro
             return refuse("NotReadable", message);
         }
     };
-    let mut ignored = Vec::new();
+    let mut warnings = Vec::new();
     for key in keys {
         let mut contents = source.like(key).peekable();
         if contents.peek().is_none() {
@@ -216,15 +232,24 @@ pub fn check(named: &Named, found: &SourceState) -> Result<Vec<String>, InputPro
                 Content::Empty => {
                     return refuse("KeyEmpty", format!("{field}: the key {key} of {reference} is empty"));
                 }
-                Content::Given(checked) => match named.file.as_ref().and_then(|file| checked.get(&file.file)) {
+                Content::Given { checked, .. } => match named.file.as_ref().and_then(|file| checked.get(&file.file)) {
                     Some(Checked::Refused(problem)) => return refuse("Invalid", format!("{field}: {problem}")),
-                    Some(Checked::Accepted(warnings)) => ignored.extend(warnings.iter().cloned()),
+                    Some(Checked::Accepted(found)) => warnings.extend(found.iter().cloned()),
                     None => {}
                 },
             }
         }
     }
-    Ok(ignored)
+    if named.are_variables {
+        for key in keys.iter().chain(&named.optional_keys) {
+            let ends_line =
+                |(_, content): &(&String, &Content)| matches!(content, Content::Given { ends_line: true, .. });
+            let ending = source.like(key).filter(ends_line);
+            warnings
+                .extend(ending.map(|(key, _)| format!("{field}: the key {key} of {reference} ends with a line break")));
+        }
+    }
+    Ok(warnings)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A trial of a cloud-controller-manager beside the cluster's own: with separate names, namespace, lease and port, and
 //! without any controller, or only with the one that initializes nodes (pure).
 //!
-//! Without a controller its argument is `--controllers=`. k8s.io/controller-manager v0.35.4 (`IsControllerEnabled`)
-//! starts the controllers in the list, and without `*` no others. It refuses `-*`, because it reads that as a name.
+//! k8s.io/controller-manager v0.35.4 (`IsControllerEnabled`) starts the controllers in the list of `--controllers`, and without `*` no
+//! others. The others are in it as `-NAME`: the program ends if it does not know a name, as it would in an installation.
 
 use serde_json::json;
 
@@ -12,10 +12,16 @@ use crate::{
         placement::ApiServer,
         spec::{Lifecycle, Spec},
     },
-    facts::{ccm::Ccm, cluster::Cluster},
-    object::Object,
-    plan::Error,
-    provider::kubernetes::{KubernetesProvider, NAMESPACE},
+    facts::{
+        ccm::{Ccm, Controller},
+        cluster::Cluster,
+    },
+    object::{Object, container_name},
+    plan::{Error, substitute::containers_mut},
+    provider::{
+        CCM,
+        kubernetes::{Descriptor, KubernetesProvider, NAMESPACE},
+    },
 };
 
 /// The label of every object of a test, with the test's name.
@@ -88,8 +94,26 @@ impl Trial<'_> {
         let mut objects = planned(provider, ccm, None)?;
         for object in &mut objects {
             object.set_label(LABEL, self.name);
+            name_other_controllers(&provider.descriptor, object, ccm);
         }
         Ok(objects)
+    }
+}
+
+/// Adds the controllers that are off to the argument `--controllers`.
+fn name_other_controllers(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) {
+    let own = descriptor.own(ccm);
+    let is_off = |controller: &Controller| own.controllers().all(|on| on != *controller);
+    let name = |controller: Controller| format!("-{}", controller.flag_name(descriptor.has_old_controllers()));
+    let off: Vec<_> = descriptor.controllers().into_iter().filter(is_off).map(name).collect();
+    for container in containers_mut(object, &["containers"]).filter(|one| container_name(one) == CCM) {
+        for argument in container["args"].as_array_mut().into_iter().flatten() {
+            if let Some(on) = argument.as_str().and_then(|text| text.strip_prefix("--controllers=")) {
+                let all: Vec<_> =
+                    Some(on).filter(|on| !on.is_empty()).into_iter().chain(off.iter().map(String::as_str)).collect();
+                *argument = format!("--controllers={}", all.join(",")).into();
+            }
+        }
     }
 }
 
@@ -102,7 +126,7 @@ mod tests {
         api::placement::Distribution,
         facts::version::Minor,
         object::Key,
-        provider::{CCM, embedded, folder::arguments},
+        provider::{embedded, folder::arguments},
     };
 
     const NAME: &str = "ccm-test-abcde";
@@ -152,10 +176,13 @@ mod tests {
                 let ccm: Vec<_> = containers.clone().filter(|one| one["name"] == CCM).collect();
                 assert_eq!(ccm.len(), 1, "{}", provider.descriptor.name);
                 let has_ccm = provider.descriptor.node_manager.is_some();
-                let expected =
-                    if initializes && !has_ccm { "--controllers=cloud-node-controller" } else { "--controllers=" };
-                let given: Vec<_> = arguments(ccm[0]).filter(|one| one.starts_with("--controllers")).collect();
-                assert_eq!(given, [expected], "{}", provider.descriptor.name);
+                let given: Vec<_> = arguments(ccm[0]).filter_map(|one| one.strip_prefix("--controllers=")).collect();
+                let (on, off): (Vec<_>, Vec<_>) = given[0].split(',').partition(|name| !name.starts_with('-'));
+                let expected = if initializes && !has_ccm { vec!["cloud-node-controller"] } else { Vec::new() };
+                assert_eq!((given.len(), on), (1, expected), "{}", provider.descriptor.name);
+                assert!(off.contains(&"-cloud-node-lifecycle-controller"), "{off:?}");
+                let has_load_balancers = provider.descriptor.load_balancers;
+                assert_eq!(off.contains(&"-service-lb-controller"), has_load_balancers, "{}", provider.descriptor.name);
                 for argument in ["--secure-port=12345", "--configure-cloud-routes=false"] {
                     assert!(arguments(ccm[0]).any(|one| one == argument), "{argument}");
                 }

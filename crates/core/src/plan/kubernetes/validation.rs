@@ -21,8 +21,8 @@ use crate::{
 pub struct Validation {
     /// The problem of the spec or the configuration, or else human-readable warnings about ignored settings.
     pub configuration: Option<Result<Vec<String>, InputProblem>>,
-    /// The problem of the credentials, or else whether a Secret is needed.
-    pub credentials: Option<Result<bool, InputProblem>>,
+    /// The problem of the credentials, or else human-readable warnings about the Secret; no warnings (`None`) without a Secret.
+    pub credentials: Option<Result<Option<Vec<String>>, InputProblem>>,
     /// The origin of the provider, if it is external.
     pub origin: Option<Origin>,
     /// The chosen version, and the image.
@@ -56,7 +56,7 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
         }
         Err(problem) => return Validation::refused("Invalid", format!("spec.provider: {problem}")),
     };
-    let (mut configuration, mut credentials) = (Ok(ignored(&provider.descriptor, ccm)), Ok(false));
+    let (mut configuration, mut credentials) = (Ok(ignored(&provider.descriptor, ccm)), Ok(None));
     let mut digests = Digests::new();
     for one in named(&provider.descriptor, ccm) {
         let seen = found(&one.reference);
@@ -65,7 +65,7 @@ pub fn validate(catalog: &Catalog, ccm: &Ccm, found: impl Fn(&Reference) -> Sour
         }
         let checked = sources::check(&one, &seen);
         if one.usage == Use::Credentials {
-            credentials = checked.map(|_| true);
+            credentials = checked.map(Some);
         } else {
             configuration = configuration.and_then(|before| checked.map(|more| [before, more].concat()));
         }

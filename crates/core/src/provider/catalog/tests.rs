@@ -75,7 +75,7 @@ fn errors_of_a_descriptor_have_a_place_and_a_suggestion() {
         (
             "infrastructureName",
             "infrastuctureName",
-            "assets/demo/provider.yaml:7:21: unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, tls.disableHttp2, featureGates, clusterName, controllers, routes, podCIDRs, leaseName, securePort, verbosity (did you mean `infrastructureName`?)",
+            "assets/demo/provider.yaml:7:21: unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, tls.disableHttp2, featureGates, clusterName, controllers, oldControllers, routes, podCIDRs, leaseName, securePort, verbosity (did you mean `infrastructureName`?)",
         ),
         ("infrastructureName", "{fact: namespac}", "(did you mean `namespace`?)"),
         ("infrastructureName", "{}", "either `fact` or `value` must be given"),
@@ -217,4 +217,20 @@ fn references_follow_the_namespace() {
     let all: Vec<_> = catalog.providers().flat_map(|provider| provider.references("moved")).collect();
     assert!(all.iter().any(|reference| reference.namespace == "moved"));
     assert!(all.iter().all(|reference| reference.namespace != crate::facts::DEFAULT_NAMESPACE));
+}
+
+#[test]
+fn the_name_by_which_people_know_a_cloud_leads_to_its_provider() {
+    let catalog = embedded::catalog().unwrap();
+    for (name, hint) in [
+        ("hetzner", "\"hetzner\" (did you mean `hcloud`?)"),
+        ("Google", "\"Google\" (did you mean `gcp`?)"),
+        ("cloudscal", "\"cloudscal\" (did you mean `cloudscale`?)"),
+        ("upcloud", "\"upcloud\"; there are"),
+    ] {
+        let message = catalog.unknown(name);
+        assert!(message.starts_with(&format!("there is no provider {hint}")), "{message}");
+    }
+    let known: Vec<_> = catalog.kubernetes_names().collect();
+    assert!(ALIASES.iter().all(|(alias, of)| known.contains(of) && !known.contains(alias)));
 }

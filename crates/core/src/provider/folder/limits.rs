@@ -98,7 +98,7 @@ fn longest(path: &[&str]) -> usize {
 fn most(path: &[&str]) -> usize {
     match path {
         ["images", _, "versions", "tags" | "verified"] => 256,
-        ["allowedArguments" | "absentFlags"] => 128,
+        ["allowedArguments" | "allowedEnvironment" | "absentFlags"] => 128,
         ["credentials", "keys" | "optionalKeys"] => 64,
         ["nodes", "providerIDs" | "metadataPrefixes"]
         | ["services", "metadataPrefixes"]

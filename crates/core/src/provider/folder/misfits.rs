@@ -9,7 +9,7 @@ use crate::{
     error::brief,
     object,
     provider::{
-        Common, DescriptorFields, Error, FactOrText, Flavor, Phase, Sources, ValueSource, kubernetes, patterns,
+        CCM, Common, DescriptorFields, Error, FactOrText, Flavor, Phase, Sources, ValueSource, kubernetes, patterns,
     },
     text::{suggest::Hints, work, yaml::outline::child},
 };
@@ -33,6 +33,7 @@ impl ParsedProvider {
         let mut misfits = self.unknown_containers(&set);
         misfits.extend(self.facts_of_ccms(&set));
         misfits.extend(self.repeated_arguments(&set));
+        misfits.extend(self.fixed_variables());
         misfits.extend(self.too_much(&set));
         let own = self.of_kubernetes().into_iter().flat_map(|one| one.misfits().into_iter().chain(of_patterns(one)));
         misfits.extend(own.map(|(pointer, problem)| self.descriptor_error(&pointer, problem)));
@@ -100,6 +101,21 @@ impl ParsedProvider {
             self.descriptor_error(&at("arguments", container, flag), problem)
         };
         repeated.map(problem).collect()
+    }
+
+    /// Finds variables that an administrator may set although the manifests set them.
+    fn fixed_variables(&self) -> Vec<Error> {
+        let Some(descriptor) = self.of_kubernetes() else { return Vec::new() };
+        let ccms = self.containers(Phase::Cluster).filter(|container| object::container_name(container) == CCM);
+        let set = ccms.flat_map(|ccm| object::items(&ccm["env"])).inspect(|_| work::add(1));
+        let set: BTreeSet<_> = set.filter_map(|variable| variable["name"].as_str()).collect();
+        let allowed = descriptor.allowed_environment.iter().enumerate();
+        let fixed = allowed.filter(|(_, name)| set.contains(name.as_str()));
+        let problem = |(index, name): (usize, &String)| {
+            let problem = format!("the variable {:?} is set in the manifest already", brief(name));
+            self.descriptor_error(&format!("/allowedEnvironment/{index}"), problem)
+        };
+        fixed.map(problem).collect()
     }
 
     /// Reports too many arguments and variables. Each is set in every container of its name; a variable with credentials is set in every

@@ -21,7 +21,11 @@ fn options(name: &str) -> Options {
         flavors: vec![Flavor::Kubernetes],
         image: format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}").parse().unwrap(),
         rule: None,
-        command: "cloud-controller-manager".to_owned(),
+        command: Some("cloud-controller-manager".to_owned()),
+        arguments: Vec::new(),
+        environment: BTreeMap::new(),
+        cloud_provider: "external-acme".to_owned(),
+        has_old_library: false,
         cloud_config: None,
         credentials: BTreeMap::new(),
         node_manager: None,
@@ -68,6 +72,15 @@ fn all() -> Vec<Options> {
     vary(&[|_| (), |one| one.node_manager = Some(format!("ghcr.io/acme/node:1.0@{DIGEST}").parse().unwrap())]);
     vary(&[|_| (), |one| one.routes = true]);
     vary(&[|_| (), |one| one.image.tag = "v1.35.2".into()]);
+    vary(&[
+        |_| (),
+        |one| {
+            one.has_old_library = true;
+            one.command = one.command.take().filter(|_| one.flavors.contains(&Flavor::OpenShift));
+            one.arguments = vec!["--acme-zone=a: #".into(), "--on".into()];
+            one.environment = [("ACME_ON".into(), "true".into()), ("ACME_TEXT".into(), "a: 'b' #".into())].into();
+        },
+    ]);
     all
 }
 
@@ -100,7 +113,7 @@ fn ccm(options: &Options) -> Ccm {
 #[test]
 fn every_combination_breaks_no_rule_and_is_planned() {
     let all = all();
-    assert_eq!(all.len(), 4 * 3 * 3 * 2 * 2 * 2);
+    assert_eq!(all.len(), 4 * 3 * 3 * 2 * 2 * 2 * 2);
     for options in all {
         let files = files(&options).unwrap_or_else(|error| panic!("{error}: {options:?}"));
         let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
@@ -118,7 +131,7 @@ fn every_combination_breaks_no_rule_and_is_planned() {
         }
         for (path, text) in files {
             assert!(
-                !["#if ", "#end", "#= ", "_IMAGE", EXAMPLE].iter().any(|mark| text.contains(mark)),
+                !["#if ", "#each ", "#end", "#= ", "_IMAGE", EXAMPLE].iter().any(|mark| text.contains(mark)),
                 "{path}: {text}"
             );
         }
@@ -146,7 +159,7 @@ fn what_is_asked_for_reaches_the_pod() {
     assert_eq!(container["image"], format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}"));
     assert_eq!(container["command"], json!(["cloud-controller-manager"]));
     let arguments = folder::arguments(container).collect::<Vec<_>>();
-    for argument in ["--cloud-provider=acme", "--cloud-config=/etc/acme/acme.conf"] {
+    for argument in ["--cloud-provider=external-acme", "--cloud-config=/etc/acme/acme.conf"] {
         assert!(arguments.contains(&argument), "{arguments:?}");
     }
     let token = json!({"name": "ACME_TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "token"}}});

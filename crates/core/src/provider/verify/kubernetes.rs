@@ -106,7 +106,11 @@ pub(super) fn arguments(input: RuleInput, defects: &mut Defects) {
     let set = descriptor.arguments.get(CCM);
     let mut check = |pointer: &str, (flag, fact): (&str, Fact)| {
         let source = set.and_then(|flags| flags.get(flag));
-        if source.is_none_or(|source| source.value != FactOrText::Fact(fact)) {
+        let is_it = |value: &FactOrText| {
+            *value == FactOrText::Fact(fact)
+                || (fact == Fact::Controllers && *value == FactOrText::Fact(Fact::OldControllers))
+        };
+        if !source.is_some_and(|source| is_it(&source.value)) {
             defects.add(input.parsed.descriptor_error(pointer, format!("{flag} is not the fact {}", fact.name())));
         }
     };

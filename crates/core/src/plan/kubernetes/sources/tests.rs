@@ -61,7 +61,7 @@ fn objects_are_planned_once_all_inputs_are_good() {
     let (config, creds, trust) = good();
     let validated = validated(&config, &creds, &trust);
     assert_eq!(validated.problem(), None);
-    assert_eq!(validated.credentials, Some(Ok(true)));
+    assert_eq!(validated.credentials, Some(Ok(Some(Vec::new()))));
     let objects = validated.objects.unwrap();
     let pod = objects.iter().find_map(Object::pod_spec).unwrap().to_string();
     assert!(pod.contains("creds") && pod.contains("trust"), "{pod}");
@@ -139,4 +139,25 @@ fn what_is_to_go_needs_no_inputs() {
     ccm.spec.management = crate::api::spec::Management::Removed;
     let validated = validate(&embedded::catalog().unwrap(), &ccm, |_| SourceState::Absent);
     assert_eq!(validated.objects, Some(Vec::new()));
+}
+
+#[test]
+fn a_line_break_at_the_end_of_a_variable_is_a_warning() {
+    let catalog = embedded::catalog().unwrap();
+    let of = |provider: &str, data: &[(&str, &str)]| {
+        let ccm = ccm(json!({"provider": provider, "credentials": {"secretRef": {"name": "creds"}}}));
+        let secret = secret(data);
+        let validated = validate(&catalog, &ccm, |reference| {
+            SourceState::Present(Source::of(&secret, reference, &Checkers::new()))
+        });
+        validated.credentials.unwrap().unwrap().unwrap()
+    };
+    let warnings = of("hcloud", &[("token", "s3cret\n"), ("network", "net\n")]);
+    let expected = |key: &str| {
+        format!("spec.credentials.secretRef: the key {key} of Secret kube-system/creds ends with a line break")
+    };
+    assert_eq!(warnings, [expected("token"), expected("network")]);
+    assert!(of("hcloud", &[("token", "s3cret")]).is_empty());
+    let in_files = [("vc.example.username", "me\n"), ("vc.example.password", "s3cret\n")];
+    assert!(of("vsphere", &in_files).is_empty(), "the program reads files");
 }

@@ -289,3 +289,32 @@ fn a_version_is_compared_with_the_tags_of_the_repository_that_it_is_pulled_from(
     let digest = format!("sha256:{}", "0".repeat(64));
     assert_eq!(reason(json!({"version": "v1.35.22", "digest": digest})), None, "the tag is not looked at");
 }
+
+#[test]
+fn only_allowed_variables_reach_the_cloud_controller_manager() {
+    let variables = json!({"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "ROBOT_ENABLED": "true"});
+    let objects = planned(ccm("hcloud", json!({"environment": variables}))).unwrap();
+    let all = pod(&objects)["containers"][0]["env"].as_array().unwrap();
+    for (name, value) in [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"), ("ROBOT_ENABLED", "true")] {
+        assert!(all.contains(&json!({"name": name, "value": value})), "{all:?}");
+    }
+    let referring = problem(ccm("hcloud", json!({"environment": {"ROBOT_ENABLED": "$(HCLOUD_TOKEN)"}})));
+    assert!(referring.contains("spec.environment: the value of ROBOT_ENABLED refers to a variable"), "{referring}");
+    for (provider, name, expected) in [
+        (
+            "hcloud",
+            "ROBOT_ENABLE",
+            "provider hcloud does not allow ROBOT_ENABLE (did you mean `ROBOT_ENABLED`?); it allows ",
+        ),
+        (
+            "hcloud",
+            "ROBOT_USER",
+            "ROBOT_USER is secret: it is the key robot-user of the Secret in credentials.secretRef",
+        ),
+        ("kubevirt", "A", "provider kubevirt does not allow A; it allows no variable"),
+    ] {
+        let problem = problem(ccm(provider, json!({"environment": {name: "true"}})));
+        let expected = format!("CloudControllerManager/cluster: spec.environment: {expected}");
+        assert!(problem.starts_with(&expected), "{problem}");
+    }
+}

@@ -38,6 +38,7 @@ fn containers(count: usize) -> String {
 
 const CONTAINERS: &str = "      containers:\n";
 const ARGUMENTS: &str = "arguments:\n  cloud-controller-manager:\n";
+const VARIABLES: &str = "        env: #= /env\n          - {name: EXAMPLE_SETTING, value: text}\n";
 const TOKEN: &str = "    EXAMPLE_TOKEN: token\n";
 const BUNDLE: &str = "        - name: trust-bundle\n          mountPath: /etc/ssl/certs\n          readOnly: true\n";
 
@@ -49,7 +50,7 @@ const SHAPES: [Shape; 5] = [
             let variables = lines(n, |n| format!("        - {{name: A{n:05}, value: /mnt/{n:05}/x}}"));
             changed(&[
                 ("deployment.yaml", BUNDLE, &mounts),
-                ("deployment.yaml", "        ports:\n", &format!("        env:\n{variables}        ports:\n")),
+                ("deployment.yaml", VARIABLES, &format!("        env:\n{variables}")),
             ])
         },
         false,
@@ -61,7 +62,7 @@ const SHAPES: [Shape; 5] = [
             let set = lines(n, |n| format!("    A{n:05}: {{value: c}}"));
             let set = format!("environment:\n  cloud-controller-manager:\n{set}{ARGUMENTS}");
             changed(&[
-                ("deployment.yaml", "        ports:\n", &format!("        env:\n{variables}        ports:\n")),
+                ("deployment.yaml", VARIABLES, &format!("        env:\n{variables}")),
                 ("provider.yaml", ARGUMENTS, &set),
             ])
         },
