@@ -13,6 +13,7 @@ pub(crate) mod keep_place;
 pub(crate) mod lost_permissions;
 pub(crate) mod proposed;
 pub(crate) mod provider;
+pub(crate) mod published;
 pub(crate) mod read;
 pub(crate) mod report;
 pub(crate) mod steps;

@@ -16,12 +16,10 @@ use crate::{
         init::ask,
     },
     files::read_given,
+    proposal::published::{self, Published},
     provider::{
         Flavor, embedded, is_file,
-        scaffold::{
-            self, CloudConfig, ImageReference, Options,
-            published::{self, Published},
-        },
+        scaffold::{self, CloudConfig, ImageReference, Options},
         versions::VersionRule,
     },
     text::{output::printable, yaml},

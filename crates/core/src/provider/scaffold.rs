@@ -3,7 +3,6 @@
 //! The example uses every feature, and is a valid provider itself. Comments mark the parts that a new provider may not need, and
 //! the values that are set. All other comments stay.
 
-pub mod published;
 pub mod write;
 
 use std::{collections::BTreeMap, fmt, str::FromStr};

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{CloudConfig, ImageReference};
 use crate::{
     nodes::observed::{container, flag, flags},
     object::{items, permissions},
-    provider::CCM,
+    provider::{
+        CCM,
+        scaffold::{CloudConfig, ImageReference},
+    },
     text::{boolean, mask},
 };
 
@@ -45,29 +47,29 @@ const OWN_FLAGS: [&str; 22] = [
 
 /// The program of a published manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Published {
+pub(crate) struct Published {
     /// Its image.
-    pub image: Option<ImageReference>,
+    pub(crate) image: Option<ImageReference>,
     /// The program; absent if the image decides.
-    pub command: Option<String>,
+    pub(crate) command: Option<String>,
     /// The name in `--cloud-provider`.
-    pub cloud_provider: Option<String>,
+    pub(crate) cloud_provider: Option<String>,
     /// The file of `--cloud-config`.
-    pub cloud_config: Option<CloudConfig>,
+    pub(crate) cloud_config: Option<CloudConfig>,
     /// The variables with the value of a key of a Secret, with that key.
-    pub credentials: BTreeMap<String, String>,
+    pub(crate) credentials: BTreeMap<String, String>,
     /// The other variables.
-    pub environment: BTreeMap<String, String>,
+    pub(crate) environment: BTreeMap<String, String>,
     /// The flags that nobody else sets.
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// Whether it creates routes.
-    pub routes: bool,
+    pub(crate) routes: bool,
     /// What is not taken over, each with the reason.
-    pub left: Vec<String>,
+    pub(crate) left: Vec<String>,
 }
 
 /// Reads the documents of a manifest. Fails with a human-readable reason if there is not exactly one cloud-controller-manager.
-pub fn read(documents: &[Value]) -> Result<Published, String> {
+pub(crate) fn read(documents: &[Value]) -> Result<Published, String> {
     let objects: Vec<_> = documents.iter().flat_map(members).collect();
     let is_ccm = |object: &&&Value| WORKLOADS.contains(&kind(object)) && runs_ccm(container(pod(object)));
     let found: Vec<_> = objects.iter().filter(is_ccm).copied().collect();
