@@ -70,13 +70,13 @@ mod tests {
     #[test]
     fn what_is_not_granted_any_more_is_named_by_resource() {
         let role = |rules: Value| json!({"kind": "ClusterRole", "metadata": {"name": "a"}, "rules": rules});
-        let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let grant = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         let before = role(json!([
-            rule("", "nodes", &["get", "list", "delete", "*"]),
-            rule("", "secrets", &["get"]),
-            rule("coordination.k8s.io", "leases", &["get"]),
+            grant("", "nodes", &["get", "list", "delete", "*"]),
+            grant("", "secrets", &["get"]),
+            grant("coordination.k8s.io", "leases", &["get"]),
         ]));
-        let mut planned = role(json!([rule("", "nodes", &["get"]), rule("", "nodes", &["list"])]));
+        let mut planned = role(json!([grant("", "nodes", &["get"]), grant("", "nodes", &["list"])]));
         planned["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
         let mut proposed = ProposedCcm::default();
         let of = |objects: &[Value]| Permissions { objects: objects.to_vec(), ..Permissions::default() };
