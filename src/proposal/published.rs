@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    nodes::observed::{container, flag, flags},
+    error::brief,
+    nodes::observed::{container, flag},
     object::{items, permissions},
     provider::{
-        CCM,
+        CCM, is_file,
         scaffold::{CloudConfig, ImageReference},
     },
     text::{boolean, mask},
@@ -45,11 +46,18 @@ const OWN_FLAGS: [&str; 22] = [
     "webhook-secure-port",
 ];
 
+/// The flags among them whose values the manifest may have chosen.
+const KEPT_BY_OTHERS: [&str; 6] =
+    ["bind-address", "cluster-cidr", "cluster-name", "controllers", "feature-gates", "leader-elect-resource-name"];
+
+/// The longest value that is taken over, in bytes.
+const LONGEST: usize = 1000;
+
 /// The program of a published manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
-    /// Its image.
-    pub(crate) image: Option<ImageReference>,
+    /// Its image, or why it cannot be taken over.
+    pub(crate) image: Option<Result<ImageReference, String>>,
     /// The program; absent if the image decides.
     pub(crate) command: Option<String>,
     /// The name in `--cloud-provider`.
@@ -75,22 +83,30 @@ pub(crate) fn read(documents: &[Value]) -> Result<Published, String> {
     let found: Vec<_> = objects.iter().filter(is_ccm).copied().collect();
     let workload = match found[..] {
         [one] => one,
-        [] => return Err("it has no Deployment, DaemonSet or Pod whose container has --cloud-provider".to_owned()),
+        [] => return Err("it has no Deployment, DaemonSet, StatefulSet or Pod with a container that has --cloud-provider, or the name or an image of a \
+                    cloud-controller-manager".to_owned()),
         _ => {
             let names: Vec<_> = found.iter().map(|one| title(one)).collect();
             return Err(format!("several of its objects may be the cloud-controller-manager: {}", names.join(", ")));
         }
     };
     let (pod, ccm) = (pod(workload), container(pod(workload)));
+    let command = ccm["command"][0].as_str().map(ToOwned::to_owned);
+    if command.as_deref().is_some_and(is_shell) {
+        return Err(format!(
+            "{} runs a shell: write its program into `command`, and its flags into `args`, one each",
+            title(workload)
+        ));
+    }
+    let image = text(&ccm["image"]);
     let mut published = Published {
-        command: ccm["command"][0].as_str().map(ToOwned::to_owned),
-        cloud_provider: flag(ccm, "cloud-provider").filter(|name| !name.is_empty()),
+        image: Some(image.parse().map_err(|problem| format!("its image {image:?}: {problem}"))),
+        command,
         ..Published::default()
     };
-    published.image(ccm)?;
     published.flags(ccm);
     published.cloud_config(pod, ccm);
-    published.environment(ccm);
+    published.environment(ccm)?;
     published.rest(pod, ccm);
     for object in objects.into_iter().filter(|object| !std::ptr::eq(*object, workload)) {
         published.object(object);
@@ -123,27 +139,82 @@ fn runs_ccm(container: &Value) -> bool {
     flag(container, "cloud-provider").is_some() || image.contains(CCM) || text(&container["name"]) == CCM
 }
 
-impl Published {
-    fn image(&mut self, ccm: &Value) -> Result<(), String> {
-        let image = text(&ccm["image"]);
-        self.image = Some(image.parse().map_err(|problem| format!("its image {image:?}: {problem}"))?);
-        Ok(())
-    }
+fn is_shell(command: &str) -> bool {
+    let program = command.rsplit('/').next().unwrap_or_default();
+    ["sh", "ash", "bash", "dash", "busybox"].contains(&program)
+}
 
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Whether a text can stand in a manifest as it is: no control characters, and nothing that looks like a placeholder.
+fn is_plain(text: &str) -> bool {
+    text.len() <= LONGEST && text.chars().all(|one| (' '..='~').contains(&one)) && !text.contains(['<', '>', '{', '}'])
+}
+
+/// Returns the flags of the command line, without hyphens, each with its value; other arguments have no name. Unlike in a shell, one
+/// argument is one word.
+fn words(container: &Value) -> Vec<(Option<String>, Option<String>)> {
+    let all = items(&container["command"]).iter().skip(1).chain(items(&container["args"]));
+    let mut given = all.filter_map(Value::as_str).peekable();
+    let mut found = Vec::new();
+    while let Some(argument) = given.next() {
+        let bare = argument.trim_start_matches('-');
+        if bare.len() == argument.len() || bare.is_empty() {
+            found.push((None, Some(argument.to_owned())));
+            continue;
+        }
+        let (name, value) = match bare.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (bare, given.next_if(|next| !next.starts_with('-'))),
+        };
+        found.push((Some(name.to_owned()), value.map(ToOwned::to_owned)));
+    }
+    found
+}
+
+impl Published {
     fn left(&mut self, what: impl AsRef<str>, why: &str) {
-        self.left.push(format!("{} -> {why}", what.as_ref()));
+        // A line break would look like a line of its own.
+        let what: String = what.as_ref().chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
+        self.left.push(format!("{what} -> {why}"));
     }
 
     fn flags(&mut self, ccm: &Value) {
         let is_on = |name: &str| flag(ccm, name).and_then(|value| boolean(&value)) == Some(true);
         self.routes =
             is_on("configure-cloud-routes") || (is_on("allocate-node-cidrs") && flag(ccm, "cluster-cidr").is_some());
-        for (name, value) in flags(ccm) {
-            if OWN_FLAGS.contains(&name.as_str()) || name.len() == 1 {
+        for (name, value) in words(ccm) {
+            let Some(name) = name else {
+                self.left(
+                    format!("argument {:?}", brief(&value.unwrap_or_default())),
+                    "it is no flag: write it into deployment.yaml",
+                );
                 continue;
+            };
+            let (flag, given) = (format!("--{name}"), value.unwrap_or_default());
+            if name == "cloud-provider" {
+                let is_word = !given.is_empty()
+                    && given.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+                match is_word {
+                    true => self.cloud_provider = Some(given),
+                    false => self.left(flag, "its value is no name: give --cloud-provider"),
+                }
+            } else if OWN_FLAGS.contains(&name.as_str()) {
+                if KEPT_BY_OTHERS.contains(&name.as_str()) {
+                    self.left(format!("{flag}={given}"), "the operator sets it from the CloudControllerManager");
+                }
+            } else if mask::is_secret_key(&name) || mask::text(&given) != given {
+                self.left(flag, "its value looks secret: put it into a Secret, and give --credentials");
+            } else if !is_plain(&name) || !is_plain(&given) || given.contains("$(") {
+                self.left(flag, "its value is not plain text, or refers to a variable: write it into deployment.yaml");
+            } else if given.is_empty() {
+                self.arguments.push(flag);
+            } else {
+                self.arguments.push(format!("{flag}={given}"));
             }
-            let value = value.map(|value| format!("={value}")).unwrap_or_default();
-            self.arguments.push(format!("--{name}{value}"));
         }
     }
 
@@ -151,6 +222,9 @@ impl Published {
     fn cloud_config(&mut self, pod: &Value, ccm: &Value) {
         let Some(path) = flag(ccm, "cloud-config").filter(|path| !path.is_empty()) else { return };
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", &path));
+        if !is_file(file) {
+            return self.left(format!("--cloud-config={path}"), "it is no path of a file: give --cloud-config");
+        }
         let is_mount = |mount: &&Value| {
             let at = text(&mount["mountPath"]).trim_end_matches('/');
             at == folder || at == path
@@ -165,17 +239,35 @@ impl Published {
             Some(CloudConfig { file: file.to_owned(), holds_credentials: volume["secret"].is_object() });
     }
 
-    fn environment(&mut self, ccm: &Value) {
+    fn environment(&mut self, ccm: &Value) -> Result<(), String> {
+        let mut secrets = BTreeMap::<String, String>::new();
         for variable in items(&ccm["env"]) {
             let (name, from) = (text(&variable["name"]), &variable["valueFrom"]);
-            if let Some(key) = from["secretKeyRef"]["key"].as_str() {
-                self.credentials.insert(name.to_owned(), key.to_owned());
-            } else if from.is_object() || name.starts_with("KUBERNETES_SERVICE_") {
-                self.left(format!("variable {name}"), "write it into deployment.yaml if the program needs it");
-            } else if mask::is_secret_key(name) {
-                self.left(format!("variable {name}"), "it is secret: give --credentials with a key for it");
+            let (what, value) = (format!("variable {name}"), text(&variable["value"]));
+            if !is_variable(name) {
+                self.left(what, "it is no name of a variable");
+            } else if let Some(key) = from["secretKeyRef"]["key"].as_str() {
+                let secret = text(&from["secretKeyRef"]["name"]);
+                if !is_file(key) {
+                    self.left(what, "its key is no key of a Secret");
+                } else if secrets.insert(key.to_owned(), secret.to_owned()).is_some_and(|other| other != secret) {
+                    return Err(format!(
+                        "two variables have the key {key} of different Secrets: give one of them another key"
+                    ));
+                } else {
+                    self.credentials.insert(name.to_owned(), key.to_owned());
+                }
+            } else if from.is_object()
+                || name.starts_with("KUBERNETES_SERVICE_")
+                || name.to_uppercase().ends_with("_PROXY")
+            {
+                self.left(what, "write it into deployment.yaml if the program needs it");
+            } else if mask::is_secret_key(name) || mask::text(value) != value {
+                self.left(what, "it looks secret: give --credentials with a key for it");
+            } else if !is_plain(value) || value.contains("$(") {
+                self.left(what, "its value is not plain text, or refers to a variable: write it into deployment.yaml");
             } else {
-                self.environment.insert(name.to_owned(), text(&variable["value"]).to_owned());
+                self.environment.insert(name.to_owned(), value.to_owned());
             }
         }
         for source in items(&ccm["envFrom"]) {
@@ -186,21 +278,28 @@ impl Published {
                 "name those that the program reads: credentials in --credentials, others in deployment.yaml",
             );
         }
+        Ok(())
     }
 
     fn rest(&mut self, pod: &Value, ccm: &Value) {
         let config = self.cloud_config.as_ref().map(|_| flag(ccm, "cloud-config").unwrap_or_default());
         let of_config = |volume: &Value| {
             let mounts = items(&ccm["volumeMounts"]).iter().filter(|mount| mount["name"] == volume["name"]);
-            mounts
-                .into_iter()
-                .any(|mount| config.as_ref().is_some_and(|path| path.starts_with(text(&mount["mountPath"]))))
+            let holds = |at: &str| {
+                config.as_ref().is_some_and(|path| {
+                    path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                })
+            };
+            mounts.into_iter().any(|mount| holds(text(&mount["mountPath"]).trim_end_matches('/')))
         };
         for volume in items(&pod["volumes"]).iter().filter(|volume| !of_config(volume)) {
             self.left(
                 format!("volume {}", text(&volume["name"])),
                 "the pods mount the configuration and certificates only",
             );
+        }
+        for other in items(&pod["initContainers"]) {
+            self.left(format!("init container {}", text(&other["name"])), "the pods have one container");
         }
         for other in items(&pod["containers"]).iter().filter(|other| other["name"] != ccm["name"]) {
             self.left(format!("container {}", text(&other["name"])), "the pods have one container");
@@ -228,83 +327,4 @@ impl Published {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::text::yaml;
-
-    const MANIFEST: &str = "\
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: acme}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: acme}
-rules:
-- {apiGroups: [\"\"], resources: [pods, nodes], verbs: [get, list]}
----
-apiVersion: v1
-kind: List
-items:
-- apiVersion: apps/v1
-  kind: Deployment
-  metadata: {name: acme}
-  spec:
-    template:
-      spec:
-        containers:
-        - name: manager
-          image: acme/ccm:v1.2.3
-          command: [/app/acme]
-          args: [--cloud-provider=external-acme, --leader-elect=true, --cloud-config=/config/acme.conf, --acme-zone, a, --v=4]
-          env:
-          - {name: ACME_TOKEN, valueFrom: {secretKeyRef: {name: acme, key: token}}}
-          - {name: ACME_PASSWORD, value: s3cret}
-          - {name: ACME_REGION, value: west}
-          - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
-          envFrom:
-          - secretRef: {name: more}
-          volumeMounts: [{name: config, mountPath: /config}, {name: certs, mountPath: /etc/ssl}]
-        - {name: side, image: acme/side:1}
-        volumes: [{name: config, secret: {secretName: acme}}, {name: certs, hostPath: {path: /etc/ssl}}]
-";
-
-    fn of(text: &str) -> Result<Published, String> {
-        read(&yaml::documents(text).unwrap())
-    }
-
-    #[test]
-    fn the_program_is_taken_over_and_the_rest_is_named() {
-        let published = of(MANIFEST).unwrap();
-        assert_eq!(published.image.as_ref().unwrap().to_string(), "acme/ccm:v1.2.3");
-        assert_eq!(published.command.as_deref(), Some("/app/acme"));
-        assert_eq!(published.cloud_provider.as_deref(), Some("external-acme"));
-        assert_eq!(published.cloud_config, Some(CloudConfig { file: "acme.conf".into(), holds_credentials: true }));
-        assert_eq!(published.credentials, [("ACME_TOKEN".to_owned(), "token".to_owned())].into());
-        assert_eq!(published.environment, [("ACME_REGION".to_owned(), "west".to_owned())].into());
-        assert_eq!(published.arguments, ["--acme-zone=a"]);
-        assert!(!published.routes);
-        let left = published.left.join("\n");
-        for part in [
-            "variable ACME_PASSWORD -> it is secret",
-            "variable NODE -> ",
-            "the variables of more -> ",
-            "volume certs -> ",
-            "container side -> ",
-            "ClusterRole acme (pods,nodes get,list) -> ",
-        ] {
-            assert!(left.contains(part), "{part}: {left}");
-        }
-        assert!(!left.contains("s3cret") && !left.contains("volume config"), "{left}");
-    }
-
-    #[test]
-    fn what_has_none_or_two_is_refused() {
-        assert!(of("kind: ConfigMap\n").unwrap_err().starts_with("it has no Deployment"));
-        let second = MANIFEST.replace("name: acme}\n  spec:", "name: other}\n  spec:");
-        let error = of(&format!("{MANIFEST}---\n{second}")).unwrap_err();
-        assert!(error.ends_with("Deployment acme, Deployment other"), "{error}");
-        let error = of(&MANIFEST.replace("v1.2.3", "latest")).unwrap_err();
-        assert!(error.contains("latest changes by itself"), "{error}");
-    }
-}
+mod tests;

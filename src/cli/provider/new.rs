@@ -53,7 +53,7 @@ pub struct NewArgs {
     pub name: String,
 
     /// A manifest that the cloud publishes, for any Kubernetes; - is the standard input. The image, the program, its flags and variables,
-    /// the configuration and the credentials are taken from it, unless a flag gives them. Everything else is printed.
+    /// the configuration and the credentials are taken from it, unless a flag gives them. Lines NOT KEPT name what is not.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
 
@@ -140,6 +140,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let published = args.from.as_deref().map(published).transpose()?.unwrap_or_default();
     let options = options(args, &published)?;
     let files = scaffold::files(&options).map_err(|problem| wrong_usage(&problem))?;
+    scaffold::check(&options.name, &files).map_err(|problem| wrong_usage(&problem))?;
     scaffold::write::folder(&folder, &files)?;
     let left: Vec<_> = published.left.iter().map(|line| format!("NOT KEPT  {line}\n")).collect();
     let names: Vec<_> = files.keys().map(|path| format!("  {}/{path}\n", args.name)).collect();
@@ -171,7 +172,10 @@ fn published(path: &Path) -> anyhow::Result<Published> {
 /// Reads the options from the flags, or else from a published manifest. The image is the only option without a default: if it is missing,
 /// the user is asked for all options.
 fn options(args: &NewArgs, published: &Published) -> anyhow::Result<Options> {
-    let image = args.image.clone().or_else(|| published.image.clone());
+    let of_manifest = || {
+        published.image.clone().transpose().map_err(|problem| wrong_usage(&format!("--from: {problem}; give --image")))
+    };
+    let image = args.image.clone().map_or_else(of_manifest, |image| Ok(Some(image)))?;
     let (name, asks) = (&args.name, Prompter { is_on: image.is_none() });
     let question = "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST";
     let image = image.map_or_else(|| asked("--image", question, None, str::parse), Ok)?;

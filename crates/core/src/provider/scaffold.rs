@@ -5,7 +5,11 @@
 
 pub mod write;
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -15,6 +19,8 @@ use crate::{
     object::reference::is_digest,
     provider::{
         Flavor, embedded,
+        folder::parsed_providers_of,
+        verify::{Policy, verify},
         versions::{VersionRule, Versions},
     },
     text::yaml,
@@ -170,6 +176,17 @@ pub fn files(options: &Options) -> Result<BTreeMap<String, String>, String> {
     Ok(own.chain([("README.md".to_owned(), README)]).map(|(path, text)| (path, fill(text))).collect())
 }
 
+/// Checks the files of a new folder. Fails with the first finding of the rules, except that images need digests.
+pub fn check(name: &str, files: &BTreeMap<String, String>) -> Result<(), String> {
+    let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
+    let parsed = parsed_providers_of(name, yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
+    let found = verify(&parsed, None, Some(&Policy::default())).findings;
+    match found.iter().find(|finding| !finding.is_about_digests()) {
+        Some(finding) => Err(format!("the folder would not be valid: {finding}")),
+        None => Ok(()),
+    }
+}
+
 /// Returns the name as a part of a key, such as `MyCloud`.
 fn camel(name: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
@@ -217,7 +234,7 @@ fn facts(options: &Options) -> Result<Value, String> {
     let set = |(variable, value): (&String, &String)| json!({"name": variable, "value": value});
     let variable = |(variable, key): (&String, &String)| json!({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
     let credentials = json!({
-        "keys": options.credentials.values().collect::<Vec<_>>(),
+        "keys": options.credentials.values().collect::<BTreeSet<_>>(),
         "environment": options.credentials,
         "env": options.credentials.iter().map(variable).collect::<Vec<_>>(),
     });

@@ -241,6 +241,11 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
+    /// Whether it is about an image without a digest, which a provider may have while it is developed.
+    pub fn is_about_digests(&self) -> bool {
+        self.rule == "external-image-digest"
+    }
+
     fn advice(&self) -> String {
         format!("{}. Fix: {}.", self.why, self.fix)
     }

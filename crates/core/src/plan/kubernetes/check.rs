@@ -37,6 +37,9 @@ pub(super) fn environment(KubernetesProvider { descriptor, .. }: &KubernetesProv
     if let Some((name, _)) = ccm.spec.environment.iter().find(|(_, value)| value.contains("$(")) {
         return unfit("environment", format!("the value of {name} refers to a variable by $(): write the text itself"));
     }
+    if let Some((name, _)) = ccm.spec.environment.iter().find(|(_, value)| value.chars().any(char::is_control)) {
+        return unfit("environment", format!("the value of {name} has a control character, such as a line break"));
+    }
     let unknown = ccm.spec.environment.keys().find(|variable| !allowed.contains(variable))?;
     let name = &descriptor.name;
     let key = descriptor.credentials.as_ref().and_then(|credentials| credentials.environment.get(unknown));

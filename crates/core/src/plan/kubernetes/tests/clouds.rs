@@ -298,6 +298,8 @@ fn only_allowed_variables_reach_the_cloud_controller_manager() {
     for (name, value) in [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"), ("ROBOT_ENABLED", "true")] {
         assert!(all.contains(&json!({"name": name, "value": value})), "{all:?}");
     }
+    let ending = problem(ccm("hcloud", json!({"environment": {"ROBOT_ENABLED": "true\n"}})));
+    assert!(ending.contains("spec.environment: the value of ROBOT_ENABLED has a control character"), "{ending}");
     let referring = problem(ccm("hcloud", json!({"environment": {"ROBOT_ENABLED": "$(HCLOUD_TOKEN)"}})));
     assert!(referring.contains("spec.environment: the value of ROBOT_ENABLED refers to a variable"), "{referring}");
     for (provider, name, expected) in [
