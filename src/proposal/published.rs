@@ -198,9 +198,10 @@ impl Published {
             if name == "cloud-provider" {
                 let is_word = !given.is_empty()
                     && given.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-                match is_word {
-                    true => self.cloud_provider = Some(given),
-                    false => self.left(flag, "its value is no name: give --cloud-provider"),
+                if is_word {
+                    self.cloud_provider = Some(given);
+                } else {
+                    self.left(flag, "its value is no name: give --cloud-provider");
                 }
             } else if OWN_FLAGS.contains(&name.as_str()) {
                 if KEPT_BY_OTHERS.contains(&name.as_str()) {
