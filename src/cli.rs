@@ -58,8 +58,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done; nothing is wrong
   1  something is wrong: `diff` found a change, `status` an unhealthy cluster, `nodes` a problem of a node, `nodes retry`
-     a node that still waits, `init` and `preflight` a check that refuses, `provider verify` a defect, `provider list` a
-     provider that is refused, `provider test` no pod that was ready
+     a node that still waits, `init` and `preflight` a check that refuses, `init` a setting that is not kept,
+     `provider verify` a defect, `provider list` a provider that is refused, `provider test` no pod that was ready
   2  failed, or wrong usage; one line on standard error says why
   3  the lease was lost to another process
 ";
