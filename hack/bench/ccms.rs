@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use ccm_operator::provider::{
-    embedded,
-    kubernetes::{Answer, Descriptor},
+use ccm_operator::{
+    plan::kubernetes::conflict::leave_each_other,
+    provider::{embedded, kubernetes::Descriptor},
 };
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
@@ -96,10 +96,8 @@ fn of_one_cloud(count: usize) -> Asked {
 async fn of_clouds(cluster: &Kubernetes) -> Result<Asked> {
     let catalog = embedded::catalog()?;
     let mut descriptors = Vec::<&Descriptor>::new();
-    for one in catalog.kubernetes_descriptors().filter(|one| one.nodes.other_cloud_provider_id != Answer::Gone) {
-        let owns_ids_of =
-            |one: &Descriptor, other: &Descriptor| other.nodes.provider_ids.iter().any(|id| one.nodes.owns(id));
-        if !descriptors.iter().any(|other| owns_ids_of(one, other) || owns_ids_of(other, one)) {
+    for one in catalog.kubernetes_descriptors() {
+        if descriptors.iter().all(|other| leave_each_other(one, other)) {
             descriptors.push(one);
         }
     }

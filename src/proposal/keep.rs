@@ -163,9 +163,6 @@ fn controllers(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuber
 
 /// Reports the controller that assigns pod subnets to nodes.
 fn node_ipam(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
-    let named = || existing.flag("controllers").unwrap_or("*").split(',').map(str::trim);
-    let is_named = named().any(|item| item == "*" || NODE_IPAM.contains(&item));
-    let is_off = named().any(|item| item.strip_prefix('-').is_some_and(|name| NODE_IPAM.contains(&name)));
     if existing.flag("allocate-node-cidrs").and_then(boolean) != Some(true) {
         return;
     }
@@ -174,6 +171,9 @@ fn node_ipam(proposed: &mut ProposedCcm, existing: &Existing, provider: &Kuberne
         let how = format!("the cloud-controller-manager of provider {name} has no controller that reads it");
         return proposed.note(Handling::Unused, what, how);
     };
+    let named = || existing.flag("controllers").unwrap_or("*").split(',').map(str::trim);
+    let is_named = named().any(|item| item == "*" || NODE_IPAM.contains(&item));
+    let is_off = named().any(|item| item.strip_prefix('-').is_some_and(|name| NODE_IPAM.contains(&name)));
     if node_ipam == NodeIpam::Controllers && (!is_named || is_off) {
         return proposed.note(Handling::Unused, what, "its controller, node-ipam-controller, is off");
     }

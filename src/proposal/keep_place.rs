@@ -14,6 +14,7 @@ use crate::{
     provider::{
         CCM,
         kubernetes::{CONTROL_PLANE_LABEL, KubernetesProvider},
+        repository_and_tag,
         versions::numbers,
     },
 };
@@ -24,8 +25,8 @@ const OLD_CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/master";
 /// Reports the change of the image, and keeps its registry.
 pub(super) fn image(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider, minor: Minor) {
     let Some(ours) = provider.descriptor.images.get(CCM) else { return };
-    let given = existing.image.split('@').next().unwrap_or_default();
-    let (repository, tag) = given.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((given, "latest"));
+    let (repository, tag) = repository_and_tag(&existing.image);
+    let tag = tag.unwrap_or("latest");
     let path = ours.repository.split_once('/').map_or(ours.repository.as_str(), |(_, path)| path);
     let is_ours = repository == ours.repository || ours.repository == format!("docker.io/{repository}");
     let chosen = ours.versions.choose(minor).map(|choice| choice.tag);

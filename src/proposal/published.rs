@@ -11,7 +11,7 @@ use crate::{
     nodes::observed::{container, flag},
     object::{items, permissions},
     provider::{
-        CCM, is_file,
+        CCM, is_file, is_variable,
         scaffold::{CloudConfig, ImageReference},
     },
     text::{boolean, mask},
@@ -53,6 +53,9 @@ const KEPT_BY_OTHERS: [&str; 6] =
 /// The longest value that is taken over, in bytes.
 const LONGEST: usize = 1000;
 
+const NONE: &str = "it has no Deployment, DaemonSet, StatefulSet or Pod with a container that has --cloud-provider, or the name or an \
+                    image of a cloud-controller-manager";
+
 /// The program of a published manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
@@ -83,8 +86,7 @@ pub(crate) fn read(documents: &[Value]) -> Result<Published, String> {
     let found: Vec<_> = objects.iter().filter(is_ccm).copied().collect();
     let workload = match found[..] {
         [one] => one,
-        [] => return Err("it has no Deployment, DaemonSet, StatefulSet or Pod with a container that has --cloud-provider, or the name or an image of a \
-                    cloud-controller-manager".to_owned()),
+        [] => return Err(NONE.to_owned()),
         _ => {
             let names: Vec<_> = found.iter().map(|one| title(one)).collect();
             return Err(format!("several of its objects may be the cloud-controller-manager: {}", names.join(", ")));
@@ -105,9 +107,9 @@ pub(crate) fn read(documents: &[Value]) -> Result<Published, String> {
         ..Published::default()
     };
     published.flags(ccm);
-    published.cloud_config(pod, ccm);
+    let volume = published.cloud_config(pod, ccm);
     published.environment(ccm)?;
-    published.rest(pod, ccm);
+    published.rest(pod, ccm, volume);
     for object in objects.into_iter().filter(|object| !std::ptr::eq(*object, workload)) {
         published.object(object);
     }
@@ -142,11 +144,6 @@ fn runs_ccm(container: &Value) -> bool {
 fn is_shell(command: &str) -> bool {
     let program = command.rsplit('/').next().unwrap_or_default();
     ["sh", "ash", "bash", "dash", "busybox"].contains(&program)
-}
-
-fn is_variable(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether a text can stand in a manifest as it is: no control characters, and nothing that looks like a placeholder.
@@ -219,12 +216,13 @@ impl Published {
         }
     }
 
-    /// Takes over the file of `--cloud-config` with the kind of its volume.
-    fn cloud_config(&mut self, pod: &Value, ccm: &Value) {
-        let Some(path) = flag(ccm, "cloud-config").filter(|path| !path.is_empty()) else { return };
+    /// Takes over the file of `--cloud-config` with the kind of its volume, which it returns.
+    fn cloud_config<'a>(&mut self, pod: &'a Value, ccm: &Value) -> Option<&'a Value> {
+        let path = flag(ccm, "cloud-config").filter(|path| !path.is_empty())?;
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", &path));
         if !is_file(file) {
-            return self.left(format!("--cloud-config={path}"), "it is no path of a file: give --cloud-config");
+            self.left(format!("--cloud-config={path}"), "it is no path of a file: give --cloud-config");
+            return None;
         }
         let is_mount = |mount: &&Value| {
             let at = text(&mount["mountPath"]).trim_end_matches('/');
@@ -232,12 +230,15 @@ impl Published {
         };
         let mount = items(&ccm["volumeMounts"]).iter().find(is_mount);
         let volume = mount.and_then(|mount| items(&pod["volumes"]).iter().find(|one| one["name"] == mount["name"]));
-        let Some(volume) = volume.filter(|one| one["secret"].is_object() || one["configMap"].is_object()) else {
-            return self
-                .left(format!("--cloud-config={path}"), "no Secret or ConfigMap holds the file: give --cloud-config");
-        };
-        self.cloud_config =
-            Some(CloudConfig { file: file.to_owned(), holds_credentials: volume["secret"].is_object() });
+        let volume = volume.filter(|one| one["secret"].is_object() || one["configMap"].is_object());
+        if let Some(volume) = volume {
+            let holds_credentials = volume["secret"].is_object();
+            self.cloud_config = Some(CloudConfig { file: file.to_owned(), holds_credentials });
+        } else {
+            let why = "no Secret or ConfigMap holds the file: give --cloud-config";
+            self.left(format!("--cloud-config={path}"), why);
+        }
+        volume
     }
 
     fn environment(&mut self, ccm: &Value) -> Result<(), String> {
@@ -282,18 +283,10 @@ impl Published {
         Ok(())
     }
 
-    fn rest(&mut self, pod: &Value, ccm: &Value) {
-        let config = self.cloud_config.as_ref().map(|_| flag(ccm, "cloud-config").unwrap_or_default());
-        let of_config = |volume: &Value| {
-            let mounts = items(&ccm["volumeMounts"]).iter().filter(|mount| mount["name"] == volume["name"]);
-            let holds = |at: &str| {
-                config.as_ref().is_some_and(|path| {
-                    path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-                })
-            };
-            mounts.into_iter().any(|mount| holds(text(&mount["mountPath"]).trim_end_matches('/')))
-        };
-        for volume in items(&pod["volumes"]).iter().filter(|volume| !of_config(volume)) {
+    /// Names what the pods have besides the volume of the configuration.
+    fn rest(&mut self, pod: &Value, ccm: &Value, config: Option<&Value>) {
+        let is_config = |volume: &&Value| config.is_some_and(|config| std::ptr::eq(config, *volume));
+        for volume in items(&pod["volumes"]).iter().filter(|volume| !is_config(volume)) {
             self.left(
                 format!("volume {}", text(&volume["name"])),
                 "the pods mount the configuration and certificates only",

@@ -35,7 +35,7 @@ pub use descriptor::{
 pub use external::Origin;
 use folder::ParsedProvider;
 pub use kubernetes::KubernetesProvider;
-pub use patterns::is_file;
+pub use patterns::{is_file, is_variable, repository_and_tag};
 
 /// The name of the CCM's container.
 pub const CCM: &str = "cloud-controller-manager";

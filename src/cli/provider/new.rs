@@ -18,7 +18,7 @@ use crate::{
     files::read_given,
     proposal::published::{self, Published},
     provider::{
-        Flavor, embedded, is_file,
+        Flavor, embedded, is_file, is_variable,
         scaffold::{self, CloudConfig, ImageReference, Options},
         versions::VersionRule,
     },
@@ -325,9 +325,7 @@ fn file(text: &str) -> Result<String, String> {
 fn credentials(text: &str) -> Result<BTreeMap<String, String>, String> {
     let one = |pair: &str| {
         let (variable, key) = pair.trim().split_once('=').ok_or_else(|| format!("{pair:?} is not VARIABLE=KEY"))?;
-        let is_variable = variable.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if !is_variable {
+        if !is_variable(variable) {
             return Err(format!("{variable:?} is no name of a variable"));
         }
         Ok((variable.to_owned(), file(key)?))

@@ -27,6 +27,7 @@ use crate::{
     preflight::check::Check,
     provider::{
         kubernetes::is_ccm,
+        repository_and_tag,
         versions::{UNKNOWN_VERSION, VERSION_BROKEN},
     },
     status::rollout::{self, Rollout},
@@ -94,8 +95,7 @@ fn risk(
     let problem = validation.version.as_ref().and_then(|(choice, _)| choice.problem.as_ref());
     let tag = |workload: &Value| {
         let image = container(pod(workload))["image"].as_str().unwrap_or_default();
-        let (image, _) = image.split_once('@').unwrap_or((image, ""));
-        image.rsplit_once(':').map(|(_, tag)| tag.to_owned())
+        repository_and_tag(image).1.map(ToOwned::to_owned)
     };
     let is_changed = || tag(wanted.value()) != tag(runs);
     let broken = problem.filter(|(reason, _)| *reason == VERSION_BROKEN && !is_skipped(Check::Version));

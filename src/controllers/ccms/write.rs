@@ -53,7 +53,6 @@ impl Reporter<'_> {
         let Some(live) = view.target.observer.watches.get(&Id::Ccms, &member.name) else { return Ok(false) };
         let previous = ccm::of(live);
         let annotations = live["metadata"]["annotations"].clone();
-        let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let withheld = self.withheld.why(member, &view.target.observer);
         let guard = member.guard_report(view, &previous, withheld.as_deref());
         let gone_nodes = member.gone_nodes(view, &previous);
@@ -108,10 +107,11 @@ impl Reporter<'_> {
             pass.due.push(Instant::now());
         }
         member.written = Some((Instant::now(), ccm::of(&written)));
-        view.target.observer.watches.put(&Id::Ccms, &member.name, written);
+        let uid = metadata["uid"].as_str().unwrap_or_default();
         for problem in problems::new(&previous, &next) {
-            view.target.events.of_ccm((&member.name, &uid), &problem.reason, problem.message.clone());
+            view.target.events.of_ccm((&member.name, uid), &problem.reason, problem.message.clone());
         }
+        view.target.observer.watches.put(&Id::Ccms, &member.name, written);
         let deletions = (&previous.node_deletion, &next.node_deletion);
         record_deletions(&view.target.events, &member.name, deletions, &gone_nodes);
         Ok(true)

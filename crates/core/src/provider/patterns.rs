@@ -25,11 +25,25 @@ pub fn is_file(text: &str) -> bool {
     (1..=LONGEST[2]).contains(&text.len()) && text != "." && !text.starts_with("..") && text.bytes().all(is_inner)
 }
 
+/// Whether a text is the name of an environment variable.
+pub fn is_variable(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Splits an image into its repository and its tag, without its digest. A colon before the last slash belongs to a port.
+pub fn repository_and_tag(image: &str) -> (&str, Option<&str>) {
+    let image = image.split('@').next().unwrap_or_default();
+    let end = image.rfind('/').unwrap_or_default();
+    match image[end..].find(':') {
+        Some(at) => (&image[..end + at], Some(&image[end + at + 1..])),
+        None => (image, None),
+    }
+}
+
 /// Whether an image is from a repository, even in another registry or under another path with the same end.
 pub(super) fn is_of(image: &str, repository: &str) -> bool {
-    let path = image.split('@').next().unwrap_or_default();
-    let end = path.rfind('/').unwrap_or_default();
-    let path = path[end..].find(':').map_or(path, |at| &path[..end + at]);
+    let (path, _) = repository_and_tag(image);
     let name = repository.rsplit('/').next().unwrap_or_default();
     // Names that more than one cloud uses.
     let count = if ["cloud-controller-manager", "controller"].contains(&name) { 2 } else { 1 };

@@ -297,7 +297,8 @@ fn of_image(image: &ImageReference, rule: Option<VersionRule>) -> Result<Value, 
 }
 
 /// Fills a file of the example with facts, named by JSON pointers. The lines between `#if FACT` and `#end` stay if the fact is neither
-/// absent nor false. The items of the list `FACT` replace those between `#each FACT` and `#end`. In `KEY: VALUE #= FACT`, the fact replaces the value and the following lines with deeper indentation.
+/// absent nor false. The items of the list `FACT` replace those between `#each FACT` and `#end`. In `KEY: VALUE #= FACT`, the fact
+/// replaces the value and the following lines with deeper indentation.
 fn filled(text: &str, facts: &Value) -> String {
     let (mut filled, mut conditions, mut set) = (String::new(), Vec::new(), None::<usize>);
     let fact = |name: &str| facts.pointer(name).unwrap_or(&Value::Null);

@@ -26,9 +26,12 @@ pub(super) fn api(_: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
 
 pub(super) fn arguments(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let unknown = ccm.spec.arguments.keys().find(|flag| !descriptor.allowed_arguments.contains(flag))?;
-    let hint = did_you_mean(unknown, descriptor.allowed_arguments.iter().map(String::as_str));
-    let (name, known) = (&descriptor.name, descriptor.allowed_arguments.join(", "));
-    unfit("arguments", format!("provider {name} does not allow {unknown}{hint}; it allows {known}"))
+    unfit("arguments", not_allowed(descriptor, unknown, &descriptor.allowed_arguments))
+}
+
+fn not_allowed(descriptor: &Descriptor, unknown: &str, allowed: &[String]) -> String {
+    let hint = did_you_mean(unknown, allowed.iter().map(String::as_str));
+    format!("provider {} does not allow {unknown}{hint}; it allows {}", descriptor.name, allowed.join(", "))
 }
 
 pub(super) fn environment(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
@@ -41,15 +44,13 @@ pub(super) fn environment(KubernetesProvider { descriptor, .. }: &KubernetesProv
         return unfit("environment", format!("the value of {name} has a control character, such as a line break"));
     }
     let unknown = ccm.spec.environment.keys().find(|variable| !allowed.contains(variable))?;
-    let name = &descriptor.name;
     let key = descriptor.credentials.as_ref().and_then(|credentials| credentials.environment.get(unknown));
     let problem = match key {
         Some(key) => format!("{unknown} is secret: it is the key {key} of the Secret in credentials.secretRef"),
-        None if allowed.is_empty() => format!("provider {name} does not allow {unknown}; it allows no variable"),
-        None => {
-            let hint = did_you_mean(unknown, allowed.iter().map(String::as_str));
-            format!("provider {name} does not allow {unknown}{hint}; it allows {}", allowed.join(", "))
+        None if allowed.is_empty() => {
+            format!("provider {} does not allow {unknown}; it allows no variable", descriptor.name)
         }
+        None => not_allowed(descriptor, unknown, allowed),
     };
     unfit("environment", problem)
 }

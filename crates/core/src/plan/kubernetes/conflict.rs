@@ -97,7 +97,7 @@ pub fn conflict(catalog: &Catalog, ccm: &Ccm, other: &Ccm) -> Option<String> {
 
 /// Whether the cloud-controller-managers of two clouds ignore the nodes of each other. A node without a providerID does not count:
 /// while it waits for its initialization no cloud is queried for it, and a node that does not wait belongs to no cloud.
-fn leave_each_other(one: &Descriptor, other: &Descriptor) -> bool {
+pub fn leave_each_other(one: &Descriptor, other: &Descriptor) -> bool {
     let owns_none = |one: &Descriptor, other: &Descriptor| {
         one.nodes.other_cloud_provider_id != Answer::Gone
             && !other.nodes.provider_ids.iter().any(|id| one.nodes.owns(id))
