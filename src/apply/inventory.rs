@@ -375,6 +375,6 @@ mod tests {
         let seen = seen.iter().map(|(location, live)| (*location, live)).chain([(&locations[2], &planned)]);
         let order: Vec<_> =
             prune_decisions(seen, &objects, &id).iter().map(|(location, ..)| location.kind.kind).collect();
-        assert_eq!(order, ["PodDisruptionBudget", "Deployment", "Service", "ClusterRole"]);
+        assert_eq!(order, ["Deployment", "PodDisruptionBudget", "Service", "ClusterRole"]);
     }
 }

@@ -7,6 +7,8 @@
 //! A field set (`FieldsV1` in the API) is a tree of `f:<field>`, `k:<key fields of a list item>`,
 //! `v:<value of a set>` and `.` for the node itself.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 pub mod preview;
@@ -39,7 +41,7 @@ pub fn required_writes(desired: &Value, live: &Value) -> RequiredWrites {
         return RequiredWrites::MigrateThenApply;
     }
     match entries.iter().find(|entry| is_ours(entry)) {
-        Some(ours) if holds(&ours["fieldsV1"], &without_identity(desired), live) => RequiredWrites::Nothing,
+        Some(ours) if holds(&fields(ours), &without_identity(desired), live) => RequiredWrites::Nothing,
         _ => RequiredWrites::Apply,
     }
 }
@@ -55,18 +57,20 @@ pub fn migrate(live: &Value) -> Value {
     });
     for entry in managed_fields(live) {
         if is_ours(entry) {
-            merge(&mut ours, &entry["fieldsV1"]);
+            merge(&mut ours, &fields(entry));
             our_entry.clone_from(entry);
             continue;
         }
         let taken = if is_update_of_others(entry) { migratable(entry) } else { Map::new() };
         merge(&mut ours, &Value::Object(taken.clone()));
-        let mut rest = entry.clone();
-        if let Some(fields) = rest["fieldsV1"].as_object_mut() {
+        let mut rest = fields(entry).into_owned();
+        if let Some(fields) = rest.as_object_mut() {
             taken.keys().for_each(|root| drop(fields.remove(root)));
         }
-        if rest["fieldsV1"].as_object().is_some_and(|fields| !fields.is_empty()) {
-            others.push(rest);
+        if rest.as_object().is_some_and(|fields| !fields.is_empty()) {
+            let mut entry = entry.clone();
+            entry["fieldsV1"] = rest;
+            others.push(entry);
         }
     }
     our_entry["fieldsV1"] = Value::Object(ours);
@@ -115,6 +119,21 @@ pub fn last_other_manager(live: &Value) -> Option<&str> {
     others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
 }
 
+/// Replaces a field set by its text, which takes a twentieth of its memory. Everything in this module reads both.
+pub fn compact(fields: &mut Value) {
+    if fields.is_object() {
+        *fields = Value::String(fields.to_string());
+    }
+}
+
+/// Returns the field set of an entry.
+fn fields(entry: &Value) -> Cow<'_, Value> {
+    match &entry["fieldsV1"] {
+        Value::String(text) => Cow::Owned(serde_json::from_str(text).unwrap_or_default()),
+        fields => Cow::Borrowed(fields),
+    }
+}
+
 fn managed_fields(object: &Value) -> &[Value] {
     object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }
@@ -134,8 +153,9 @@ fn has_no_subresource(entry: &Value) -> bool {
 /// Returns the part of another manager's entry that we take over.
 fn migratable(entry: &Value) -> Map<String, Value> {
     let predecessor = entry["manager"].as_str().is_some_and(|manager| PREDECESSORS.contains(&manager));
-    let fields = entry["fieldsV1"].as_object().into_iter().flatten();
-    fields
+    let fields = fields(entry);
+    let roots = fields.as_object().into_iter().flatten();
+    roots
         .filter(|(root, _)| predecessor || OWNED_ROOTS.contains(&root.as_str()))
         .map(|(root, fields)| (root.clone(), fields.clone()))
         .collect()

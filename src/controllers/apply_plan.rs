@@ -175,7 +175,7 @@ impl PlanApplier {
                     if is_restriction(object.value()) && observer.live(object) != Some(&live) {
                         self.restricted.insert(owner(object.value()).to_owned(), Instant::now());
                     }
-                    observer.watches.put(&Id::Ours(Location::of(object)), &key.name, live);
+                    observer.put(&Id::Ours(Location::of(object)), &key.name, live);
                 }
             }
             if self.applier.failures.is_servers() {
@@ -272,7 +272,7 @@ impl PlanApplier {
                     .delete(client, (location.kind, live), (Action::Prune, "it is no longer needed"), budget)
                     .await
                 {
-                    Some(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(location.clone()), name, live),
+                    Some(Pruned::Terminating(live)) => observer.put(&Id::Ours(location.clone()), name, live),
                     Some(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(location.clone()), name),
                     None => {}
                 }
@@ -328,7 +328,7 @@ impl PlanApplier {
                 return Ok(());
             }
             match write::write_inventory(client, &config_map, live, budget()).await {
-                Ok(written) => observer.watches.put(&Id::Inventory, inventory::NAME, written),
+                Ok(written) => observer.put(&Id::Inventory, inventory::NAME, written),
                 Err(error) => {
                     self.applier.fail(&error, live.unwrap_or(&config_map));
                     return self.applier.finish();

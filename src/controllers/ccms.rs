@@ -25,7 +25,7 @@ use crate::{
     },
     facts::{cluster::Cluster, version::Minor},
     grace::TRANSIENT_ERROR_GRACE,
-    object::{KUBE_SYSTEM, Object, PART_OF_LABEL},
+    object::{KUBE_SYSTEM, Object},
     plan::{kubernetes::sources, only_restarts},
     process::leadership::Authority,
     provider::kubernetes::INSTANCE_LABEL,
@@ -105,11 +105,8 @@ impl Fleet for KubernetesFleet {
         self.guard_nodes(view, pass).await;
     }
 
-    fn assemble(&mut self, view: &View) {
+    fn assemble(&mut self) {
         let mut objects = self.confirmed_objects();
-        for object in &mut objects {
-            object.set_label(PART_OF_LABEL, &view.target.observer.set_id);
-        }
         objects.sort_by_key(|object| object.kind().wave_after_roles());
         if objects == self.objects {
             return;

@@ -26,7 +26,7 @@ pub(super) trait Fleet {
     async fn guard(&mut self, _: &mut View, _: &mut Pass) {}
 
     /// Collects the objects in force, which depend on the decisions about nodes.
-    fn assemble(&mut self, _: &View) {}
+    fn assemble(&mut self) {}
 
     /// Watches the locations of planned and possibly remaining objects. Returns the watches that must deliver before anything is written.
     fn watch_objects(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String>;
@@ -59,7 +59,7 @@ pub(super) async fn pass(fleet: &mut impl Fleet, view: &mut View) -> Pass {
             // Asks for permissions and leaders while a node may have to be deleted, and withdraws permissions.
             fleet.guard(view, &mut pass).await;
         }
-        fleet.assemble(view);
+        fleet.assemble();
         // Starts and ends watches.
         pending = fleet.watch_objects(view, &mut pass);
     }

@@ -230,11 +230,8 @@ impl Observer {
         let seen = self.watches.seen(&Id::Named(reference.clone()))?;
         if !seen.is_synced() {
             let problem = seen.problem().filter(|problem| problem.lasts_at(TRANSIENT_ERROR_GRACE) <= Instant::now())?;
-            let help = if problem.denied_since.is_some() {
-                ": grant the operator list and watch of it (--secrets)"
-            } else {
-                ""
-            };
+            let is_denied = problem.denied_since.is_some();
+            let help = if is_denied { ": grant the operator list and watch of it (--secrets)" } else { "" };
             return Some(SourceState::Unreadable(format!("{}{help}", problem.error)));
         }
         let source = seen.get(&reference.name).map(|kept| serde_json::from_value(kept.clone()).unwrap_or_default());
@@ -246,9 +243,14 @@ impl Observer {
         self.watches.get(&Id::Named(reference.clone()), &reference.name)
     }
 
+    /// Stores the response to a write. Does nothing if the watch does not exist.
+    pub(super) fn put(&mut self, id: &Id, name: &str, live: Value) {
+        self.watches.put(id, name, keep::response(live));
+    }
+
     /// Stores the response to a write of a named object.
     pub(super) fn put_named(&mut self, reference: &Reference, live: Value) {
-        self.watches.put(&Id::Named(reference.clone()), &reference.name, live);
+        self.put(&Id::Named(reference.clone()), &reference.name, live);
         self.mark_changed(InputKind::NamedObjects);
     }
 

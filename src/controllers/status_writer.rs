@@ -86,7 +86,7 @@ impl StatusWriter {
         let (client, budget) = (&view.target.client, || authority.write_budget());
         let write = status::write::write(client, live, (manager, own), is_well, budget);
         if let Some(written) = self.send(held_back, status::write::failure, write).await? {
-            view.target.observer.watches.put(&Id::Status, status::write::NAME, written);
+            view.target.observer.put(&Id::Status, status::write::NAME, written);
             view.remember_status();
         }
         Ok(())

@@ -7,7 +7,7 @@ mod kinds;
 pub mod permissions;
 pub mod reference;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -77,11 +77,12 @@ impl fmt::Display for Key {
     }
 }
 
-/// An object of one of the [`KINDS`] with a name and, where its kind needs one, a namespace. Serializes as its manifest.
+/// An object of one of the [`KINDS`] with a name and, where its kind needs one, a namespace. Serializes as its manifest. Clones share
+/// their memory until one of them changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Object {
-    value: Value,
+    value: Arc<Value>,
     #[serde(skip)]
     kind: &'static Kind,
 }
@@ -114,7 +115,7 @@ impl Object {
         let problem = match (known.namespaced, !namespace.is_empty()) {
             (true, false) => "needs metadata.namespace",
             (false, true) => "is cluster-scoped and has no namespace",
-            _ => return Ok(Self { kind: known, value }),
+            _ => return Ok(Self { kind: known, value: Arc::new(value) }),
         };
         Err(Error { pointer: "/metadata/namespace", problem: format!("{kind} {} {problem}", brief(name)) })
     }
@@ -146,7 +147,7 @@ impl Object {
 
     /// Sets a label of the object itself (not of its pods).
     pub fn set_label(&mut self, key: &str, value: &str) {
-        let metadata = &mut self.value["metadata"];
+        let metadata = &mut self.value_mut()["metadata"];
         if !metadata["labels"].is_object() {
             metadata["labels"] = Value::Object(Map::new());
         }
@@ -160,7 +161,7 @@ impl Object {
 
     /// The mutable manifest. Its kind and name must stay; the namespace may change.
     pub fn value_mut(&mut self) -> &mut Value {
-        &mut self.value
+        Arc::make_mut(&mut self.value)
     }
 
     /// The JSON pointer of [`Self::pod_spec`].

@@ -30,7 +30,7 @@ use crate::{
         cluster::Cluster,
     },
     nodes::identity::CcmIdentity,
-    object::Object,
+    object::{Object, PART_OF_LABEL},
     plan::kubernetes::{
         conflict::{Running, Standing, as_it_runs, conflict},
         sources::{InputProblem, Named, SourceState, named},
@@ -218,7 +218,7 @@ impl Member {
     pub(super) fn validate(&mut self, catalog: &Catalog, observer: &Observer) {
         let seen: Option<Vec<_>> = self.named().iter().map(|named| observer.source_state(&named.reference)).collect();
         let Some(seen) = seen.filter(|seen| !self.stage.is_current(seen)) else { return };
-        let validation = match &self.spec {
+        let mut validation = match &self.spec {
             SpecState::Unread => return,
             SpecState::Unusable(reason, message) => Validation::refused(reason, message.clone()),
             SpecState::Read(spec) => {
@@ -231,6 +231,9 @@ impl Member {
                 refused.unwrap_or_else(|| validation::validate(catalog, &spec.ccm, of))
             }
         };
+        for object in validation.objects.iter_mut().flatten() {
+            object.set_label(PART_OF_LABEL, &observer.set_id);
+        }
         self.stage = Stage::validated(validation, seen);
     }
 

@@ -111,7 +111,7 @@ impl Reporter<'_> {
         for problem in problems::new(&previous, &next) {
             view.target.events.of_ccm((&member.name, uid), &problem.reason, problem.message.clone());
         }
-        view.target.observer.watches.put(&Id::Ccms, &member.name, written);
+        view.target.observer.put(&Id::Ccms, &member.name, written);
         let deletions = (&previous.node_deletion, &next.node_deletion);
         record_deletions(&view.target.events, &member.name, deletions, &gone_nodes);
         Ok(true)

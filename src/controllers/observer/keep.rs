@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Id;
 use crate::{
+    apply::ownership,
     cluster::request,
     nodes::{evidence::NodeEvent, guard, node::Node},
     object::reference::{self, Reference, SECRET},
@@ -25,6 +26,16 @@ pub(super) fn only_what_is_read(id: &Id, object: &mut DynamicObject, checks: &BT
         Id::RefusedDeletions => refusal(object),
         _ => {}
     }
+    let entries = object.metadata.managed_fields.iter_mut().flatten();
+    entries.filter_map(|entry| entry.fields_v1.as_mut()).for_each(|fields| ownership::compact(&mut fields.0));
+}
+
+/// The response to a write, as the same object arrives by its watch.
+pub(super) fn response(mut live: Value) -> Value {
+    let entries = live.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+    let fields = entries.into_iter().flatten().filter_map(|entry| entry.get_mut("fieldsV1"));
+    fields.for_each(ownership::compact);
+    live
 }
 
 /// Replaces the data of a ConfigMap or Secret that a `CloudControllerManager` names.

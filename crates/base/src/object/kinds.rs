@@ -108,7 +108,7 @@ pub const POD: Kind = Kind {
 };
 
 /// Every kind that a provider may contain. Policies come before the objects that they guard and before the permissions that they
-/// restrict, service accounts and roles before the pods that use them, a disruption budget after the pods that it counts.
+/// restrict, service accounts and roles before the pods that use them, and disruption budgets before the pods that they count.
 pub static KINDS: &[Kind] = &[
     POLICY,
     Kind {
@@ -125,7 +125,7 @@ pub static KINDS: &[Kind] = &[
     workload("Deployment", "deployments"),
     workload("DaemonSet", "daemonsets"),
     POD,
-    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 5).usual(),
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 3).usual(),
 ];
 
 /// The kind of Secrets. A provider contains none.

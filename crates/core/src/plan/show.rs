@@ -25,12 +25,11 @@ use crate::{
 const SHORT_DIGEST: usize = "sha256:".len() + 12;
 
 /// The reason for each wave, from wave 1.
-const WAVES: [&str; 5] = [
+const WAVES: [&str; 4] = [
     "policies, before what they restrict",
     "identities and permissions, before the workloads that use them",
-    "configuration and Services, before the pods",
+    "configuration, Services and disruption budgets, before the pods; no disruption budget on a single node",
     "workloads",
-    "after the pods that it counts; left out on a single node",
 ];
 
 /// A provider on one line.

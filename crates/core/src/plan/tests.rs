@@ -103,7 +103,7 @@ fn images_arguments_and_variables_enter_by_container_name() {
 fn objects_are_in_the_order_of_applying() {
     let objects = plan(&facts(DEFAULT_NAMESPACE, json!({})));
     let kinds: Vec<_> = objects.iter().map(|object| object.kind().kind).collect();
-    assert_eq!(kinds, ["ValidatingAdmissionPolicy", "RoleBinding", "Deployment", "PodDisruptionBudget"]);
+    assert_eq!(kinds, ["ValidatingAdmissionPolicy", "RoleBinding", "PodDisruptionBudget", "Deployment"]);
 }
 
 #[test]

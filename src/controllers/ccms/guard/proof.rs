@@ -168,7 +168,7 @@ mod tests {
             if let Some(live) = live {
                 let mut object = role.value().clone();
                 object["rules"] = json!([{"resources": ["nodes"], "verbs": ["delete"], "resourceNames": live}]);
-                observer.watches.put(&Id::Ours(Location::of(&role)), role.name(), object);
+                observer.put(&Id::Ours(Location::of(&role)), role.name(), object);
             }
             member.guard.deletable.granted = names(&["a", "b"]);
             member.grant_nothing_new(&observer);

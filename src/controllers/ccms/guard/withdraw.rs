@@ -197,7 +197,7 @@ impl KubernetesFleet {
             // The name was granted until now, however long the request took.
             self.grants.seen.insert(owner(&live).to_owned(), Instant::now());
             if let Some((role, _)) = due.iter().find(|(role, _)| role.key() == key) {
-                observer.watches.put(&Id::Ours(Location::of(role)), &key.name, live);
+                observer.put(&Id::Ours(Location::of(role)), &key.name, live);
             }
         }
     }

@@ -47,7 +47,7 @@ fn details_have_the_source_of_every_value() {
         assert_eq!(from(values, ccm, name), [expected], "{name} in {values:#?}");
     }
     let waves: Vec<_> = details.objects.iter().map(|object| object.wave).collect();
-    assert!(waves.is_sorted() && waves.first() == Some(&2) && waves.last() == Some(&5), "{waves:?}");
+    assert!(waves.is_sorted() && waves.first() == Some(&2) && waves.last() == Some(&4), "{waves:?}");
     assert_eq!((details.summary.name.as_str(), details.phase), ("vsphere", "cluster"));
     assert!(from(&details.environment, ccm, "HTTPS_PROXY").len() == 1, "{:#?}", details.environment);
     assert_eq!(details.images[0].built_in, "quay.io/openshift/origin-vsphere-cloud-controller-manager");
