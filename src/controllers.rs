@@ -28,6 +28,7 @@ use config_sync::ConfigSync;
 use observer::{ClusterType, Id};
 use operator::Operator;
 use view::View;
+use waiting::Waiting;
 
 mod applier;
 mod apply_plan;
@@ -51,6 +52,7 @@ mod sync;
 mod target;
 mod trusted_ca;
 pub mod view;
+mod waiting;
 
 const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 
@@ -97,6 +99,7 @@ pub struct Controllers {
     rewound: Arc<Notify>,
     shutdown: watch::Receiver<bool>,
     health: Health,
+    waiting: Waiting,
 }
 
 impl Controllers {
@@ -112,6 +115,7 @@ impl Controllers {
             rewound: Arc::default(),
             shutdown,
             health,
+            waiting: Waiting::default(),
         }
     }
 
@@ -263,9 +267,11 @@ impl Controllers {
             let texts: BTreeSet<_> = passes.iter().flat_map(|pass| texts(pass).iter().cloned()).collect();
             texts.into_iter().collect()
         };
-        self.health.set(all(|pass| &pass.waiting), all(|pass| &pass.retrying));
+        let waiting = all(|pass| &pass.waiting);
+        let logs_waiting_at = self.waiting.set(&waiting, Instant::now());
+        self.health.set(waiting, all(|pass| &pass.retrying));
         self.measure(&passes, started);
-        next_pass(passes.into_iter().flat_map(|pass| pass.due), started)
+        next_pass(passes.into_iter().flat_map(|pass| pass.due).chain(logs_waiting_at), started)
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use futures::{StreamExt, stream};
 use kube::Client;
 use serde_json::Value;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     apply::{
@@ -333,11 +333,17 @@ impl Applier {
     }
 
     pub(super) fn fail(&mut self, error: &Error, object: &Value) {
+        let (mut text, is_servers, is_terminal) = (chain(error), error.source.is_servers(), error.source.is_terminal());
+        // An API server finds a role that it has just created only a moment later: its binding succeeds in the next attempt.
+        let is_early = error.source.is_absent() && !self.objects.contains_key(&error.object);
         // The failure is not about the object if the process has lost its lease or is being stopped.
-        if !matches!(error.source, Cause::NotLeading) {
-            self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
+        if !is_early && !matches!(error.source, Cause::NotLeading) {
+            self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(text.as_str()), object);
         }
-        let (text, is_servers, is_terminal) = (chain(error), error.source.is_servers(), error.source.is_terminal());
+        if is_early {
+            // Another text than that of the next failure, which is logged.
+            text.push_str("; it may exist, and be found a moment later");
+        }
         self.events.metrics.errors.of([error.source.word()]).inc();
         let had_failed = self.failures.is_servers();
         let backoff = if is_servers { &mut self.server } else { self.objects.entry(error.object.clone()).or_default() };
@@ -346,7 +352,11 @@ impl Applier {
         let counts = !is_servers || !had_failed;
         // A terminal error is retried, too, because permissions or the object may change.
         if counts && backoff.failed(&text, grace, error.source.retry_after(), now) && !is_terminal {
-            warn!("{text}; retrying");
+            if is_early {
+                debug!("{text}; retrying");
+            } else {
+                warn!("{text}; retrying");
+            }
         }
         let (is_reported, is_denied) = (backoff.has_lasted(now), error.source.is_denied());
         self.failures.add(

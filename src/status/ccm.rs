@@ -4,6 +4,7 @@
 //! another write. `Ready`, `Reconciling` and `Stalled` have the meaning of kstatus.
 
 pub(crate) mod problems;
+pub(crate) mod starting;
 
 use std::collections::BTreeSet;
 
@@ -25,6 +26,7 @@ use crate::{
     provider::Origin,
     status::outcome::{Outcome, names},
 };
+use starting::NO_POD_READY;
 
 /// The condition that a `CloudControllerManager` is applied and runs.
 pub(crate) const READY: &str = "Ready";
@@ -172,7 +174,8 @@ impl Summary {
         Self { abnormal: Some(STALLED), ..Self::new("False", reason, message) }
     }
 
-    fn of(input: &Input, workload: &Workload) -> Self {
+    /// `is_late` is true if pods that are not ready have had enough time to start.
+    fn of(input: &Input, workload: &Workload, is_late: bool) -> Self {
         match input.outcome {
             Outcome::BadInput => {
                 let problem = input.validation.and_then(Validation::problem);
@@ -196,17 +199,18 @@ impl Summary {
             stuck @ (Outcome::RollingOut { .. } | Outcome::Stuck(..)) => {
                 Self::stalled("RolloutStuck", stuck.problem().unwrap_or_default())
             }
-            Outcome::Nothing(_) | Outcome::Applied(_) => Self::of_pods(input, workload),
+            Outcome::Nothing(_) | Outcome::Applied(_) => Self::of_pods(input, workload, is_late),
         }
     }
 
     /// Returns the summary once all objects are as planned.
-    fn of_pods(input: &Input, Workload { kind, desired, ready }: &Workload) -> Self {
+    fn of_pods(input: &Input, Workload { kind, desired, ready }: &Workload, is_late: bool) -> Self {
         if *desired == 0 {
-            return Self::new("False", "NoPods", format!("the {kind} runs no pods: no node fits"));
+            return Self::stalled("NoPods", format!("the {kind} runs no pods: no node fits"));
         }
         if *ready == 0 {
-            return Self::new("False", "NoPodReady", format!("none of {desired} pods is ready"));
+            let summary = if is_late { Self::stalled } else { Self::reconciling };
+            return summary(NO_POD_READY, format!("none of {desired} pods is ready"));
         }
         let gone = match input.gone_nodes.len() {
             0 => String::new(),
@@ -236,7 +240,7 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let before = |type_: &str| previous.conditions.iter().find(|one| one.type_ == type_);
     // The previous condition still holds for this generation.
     let still = |before: &Condition| Condition { observed_generation: *generation, ..before.clone() };
-    let Summary { ready, reason, message, abnormal } = Summary::of(input, workload);
+    let Summary { ready, reason, message, abnormal } = Summary::of(input, workload, starting::is_late(previous, now));
     let abnormal = |type_: &str| match abnormal {
         Some(abnormal) if abnormal == type_ => condition(type_, "True", reason, &message),
         _ => condition(type_, "False", "AsExpected", ""),

@@ -60,3 +60,18 @@ async fn what_has_no_room_counts_as_no_repair() {
     assert!(applier.start(&written, None).is_some() && !applier.has_reached_limit);
     assert!(applier.start(&written, None).is_none() && applier.has_reached_limit);
 }
+
+#[tokio::test]
+async fn a_role_that_the_api_server_does_not_find_yet_is_reported_only_the_second_time() {
+    let mut applier = applier();
+    let binding = object("binding");
+    let mut fail = || {
+        let status = kube::core::Status { code: 404, message: "roles \"a\" not found".into(), ..Default::default() };
+        let source = Cause::Api(kube::Error::Api(Box::new(status)));
+        applier.fail(&Error { object: binding.key(), action: "apply", source }, binding.value());
+        applier.objects[&binding.key()].error().unwrap().to_owned()
+    };
+    let first = fail();
+    assert!(first.contains("found a moment later"), "{first}");
+    assert!(first.starts_with(&fail()), "the second one is another text, which is logged");
+}

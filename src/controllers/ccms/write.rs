@@ -35,7 +35,7 @@ use crate::{
     nodes::identity::CcmIdentity,
     provider::kubernetes::is_ccm,
     status::{
-        ccm::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY, problems},
+        ccm::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY, problems, starting},
         write,
     },
 };
@@ -75,6 +75,7 @@ impl Reporter<'_> {
         };
         let whole = ccm::next(&previous, &input);
         let now = Instant::now();
+        pass.due.extend(starting::late_in(&whole, &time).map(|left| now + left));
         let Member { name, missing_fields, progress, written, .. } = member;
         let next = missing_fields.fit(&whole, now);
         if *next == previous {

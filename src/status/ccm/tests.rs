@@ -72,8 +72,8 @@ fn each_outcome_is_what_kstatus_reads() {
     let failed = |is_terminal| Outcome::Failed { error: "why".into(), is_terminal };
     for (outcome, workload, expected) in [
         (applied(), pods(2, 1), ["Ready=True Running", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
-        (applied(), pods(2, 0), ["Ready=False NoPodReady", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
-        (applied(), pods(0, 0), ["Ready=False NoPods", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
+        (applied(), pods(2, 0), ["Ready=False NoPodReady", "Reconciling=True NoPodReady", "Stalled=False AsExpected"]),
+        (applied(), pods(0, 0), ["Ready=False NoPods", "Reconciling=False AsExpected", "Stalled=True NoPods"]),
         (
             rolling_out(""),
             pods(2, 2),
@@ -117,6 +117,29 @@ fn each_outcome_is_what_kstatus_reads() {
     ] {
         assert_eq!(conditions(&outcome, workload)[..3], expected, "{outcome:?}");
     }
+}
+
+/// Without a rollout, nothing else reports pods that crash.
+#[test]
+fn pods_that_do_not_become_ready_are_late_after_a_while() {
+    let at = |minute: u32| format!("2026-11-25T04:{minute:02}:00Z");
+    let next = |previous: &Status, ready: u32, minute: u32| {
+        status(previous, &validation(), &applied(), pods(2, ready), &at(minute))
+    };
+    let reasons = |status: &Status| status.conditions[..3].iter().map(|one| one.reason.clone()).collect::<Vec<_>>();
+    let left = |status: &Status, minute: u32| starting::late_in(status, &at(minute)).map(|left| left.as_secs());
+    let running = next(&Status::default(), 2, 0);
+    assert_eq!(left(&running, 0), None);
+    let first = next(&running, 0, 10);
+    assert_eq!(reasons(&first), ["NoPodReady", "NoPodReady", "AsExpected"]);
+    assert_eq!((left(&first, 10), left(&first, 14), left(&first, 20)), (Some(300), Some(60), Some(0)));
+    assert_eq!(next(&first, 0, 14), first);
+    assert_eq!(problems::new(&running, &first).len(), 0, "they may still start");
+    let late = next(&first, 0, 15);
+    assert_eq!(reasons(&late), ["NoPodReady", "AsExpected", "NoPodReady"]);
+    assert_eq!((left(&late, 15), next(&late, 0, 16)), (None, late.clone()));
+    assert_eq!(problems::new(&first, &late).len(), 1);
+    assert_eq!(reasons(&next(&late, 1, 17)), ["Running", "AsExpected", "AsExpected"]);
 }
 
 #[test]
@@ -225,7 +248,7 @@ fn a_time_changes_only_with_its_status() {
     assert_eq!(first, second);
     let third = status(&second, &validation, &applied(), pods(2, 2), "3");
     let times: Vec<_> = third.conditions.iter().map(|one| one.last_transition_time.as_str()).collect();
-    assert_eq!(times, ["3", "1", "1", "1", "1", "1", "1", "1", "1"]);
+    assert_eq!(times, ["3", "3", "1", "1", "1", "1", "1", "1", "1"]);
     assert_eq!(third.conditions[0].message, "2 of 2 pods are ready; a remark");
 }
 

@@ -17,18 +17,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads the facts from the control-plane nodes, each with the version of its kubelet and its detected distribution; without nodes,
-    /// from the version of the API server.
+    /// Reads the facts from the control-plane nodes, each with the version of its kubelet and its detected distribution. If no kubelet shows
+    /// a version that can be read, the version is that of the API server.
     ///
     /// The lowest version of the nodes counts: it rises once, after the upgrade of the last node, whichever API server has answered.
-    /// Returns `None` if there is neither a node nor a version.
+    /// Returns `None` if no version can be read.
     pub fn of(nodes: &[(String, Option<Distribution>)], api_server: Option<&str>) -> Option<Self> {
-        let kubelets: Vec<_> =
-            nodes.iter().map(|(kubelet, _)| kubelet.as_str()).filter(|one| !one.is_empty()).collect();
-        let versions = if kubelets.is_empty() { api_server.as_slice() } else { &kubelets };
-        let minor = versions.iter().filter_map(|version| version.parse().ok()).min()?;
-        let shown =
-            nodes.iter().find_map(|(_, shown)| *shown).or_else(|| versions.iter().find_map(|one| of_version(one)));
+        let kubelets = nodes.iter().map(|(kubelet, _)| kubelet.as_str());
+        let lowest = kubelets.clone().filter_map(|version| version.parse::<Minor>().ok()).min();
+        let minor = lowest.or_else(|| api_server?.parse().ok())?;
+        let api_server = api_server.filter(|_| lowest.is_none());
+        let of_a_node = nodes.iter().find_map(|(_, shown)| *shown);
+        let shown = of_a_node.or_else(|| kubelets.chain(api_server).find_map(of_version));
         Some(Self { minor, distribution: shown.unwrap_or(Distribution::Other), control_plane_nodes: nodes.len() })
     }
 }
@@ -56,6 +56,9 @@ mod tests {
         assert_eq!(cluster(&[], Some("v1.37.0")), Some((37, Distribution::Other, 0)), "it is elsewhere");
         assert_eq!(cluster(&[], None), None);
         assert_eq!(cluster(&[node("")], Some("v1.34.1")), Some((34, Distribution::Other, 1)), "no kubelet yet");
+        assert_eq!(cluster(&[node("lab")], Some("v1.34.1")), Some((34, Distribution::Other, 1)), "not a version");
+        assert_eq!(cluster(&[node("lab"), node("v1.35.4")], Some("v1.34.1")), Some((35, Distribution::Other, 2)));
+        assert_eq!(cluster(&[node("lab")], None), None);
     }
 
     #[test]

@@ -118,8 +118,12 @@ impl KubernetesFleet {
         self.withdraw_grants(view).await;
     }
 
-    /// Withdraws all grants at the end of the process, and then the lists of the policies. The next leader decides again.
+    /// Withdraws all grants at the end of a process that leads, and then the lists of the policies. The next leader decides again.
     pub(in crate::controllers) async fn withdraw(&mut self, view: &mut View) {
+        // A process that does not lead has granted nothing.
+        if self.authority.last_budget().is_none() {
+            return;
+        }
         for attempt in 0..TRIES {
             if attempt > 0 {
                 tokio::time::sleep(PAUSE).await;
