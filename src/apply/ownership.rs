@@ -96,7 +96,7 @@ pub fn bare(desired: &Value) -> Value {
 /// Whether another manager owns this label of an object.
 pub fn is_label_of_others(live: &Value, label: &str) -> bool {
     let field = format!("f:{label}");
-    let owns = |entry: &&Value| !entry["fieldsV1"]["f:metadata"]["f:labels"][&field].is_null();
+    let owns = |entry: &&Value| !fields(entry)["f:metadata"]["f:labels"][&field].is_null();
     managed_fields(live).iter().filter(owns).any(|entry| !is_ours(entry))
 }
 

@@ -229,7 +229,7 @@ proptest! {
     fn migrating_once_is_enough(ours in fields(), theirs in fields(), predecessor in any::<bool>()) {
         let manager = if predecessor { "cluster-controller-manager-operator" } else { "somebody" };
         let mut live = live();
-        let roots = |fields: Value| json!({"f:spec": fields.clone(), "f:metadata": fields});
+        let roots = |fields: Value| json!({"f:spec": fields.clone(), "f:metadata": {"f:labels": fields}});
         live["metadata"]["managedFields"] = json!([
             entry(FIELD_MANAGER, "Apply", roots(ours)),
             entry(manager, "Update", roots(theirs)),
