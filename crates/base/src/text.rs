@@ -5,6 +5,7 @@ pub mod ini;
 pub mod json;
 pub mod kubectl;
 pub mod list;
+pub mod markdown;
 pub mod mask;
 pub mod output;
 pub mod shell;

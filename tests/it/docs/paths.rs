@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{apply::inventory::set_id, object::PART_OF_LABEL};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Namespace, Node, ServiceAccount},
+    core::v1::{Event, Namespace, Node, Service, ServiceAccount},
 };
 use kube::{
     Api, ResourceExt,
@@ -268,9 +268,15 @@ async fn a_report_has_no_secrets() -> Result<()> {
     }
     let operator = lab.start()?;
     lab.converged(&operator).await?;
+    // Something to report: an Event of a repair.
+    let services: Api<Service> = Api::namespaced(lab.client.clone(), NAMESPACE);
+    services.delete("aws-cloud-controller-manager", &DeleteParams::default()).await?;
+    let events: Api<Event> = Api::namespaced(lab.client.clone(), NAMESPACE);
+    let reported = async || Ok(Some(events.list(&ListParams::default()).await?.items).filter(|all| !all.is_empty()));
+    eventually("an Event", LIMIT, reported).await?;
     operator.terminate()?;
     operator.wait(LIMIT).await?;
-    // Something to report: nobody syncs the configuration any more, and the images are missing.
+    // Nobody syncs the configuration any more, and the images are missing.
     config_maps(&lab.client, NAMESPACE).delete("cloud-conf", &DeleteParams::default()).await?;
     lab.write_images("{")?;
     let port = free_port()?;
