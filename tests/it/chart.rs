@@ -4,3 +4,4 @@ mod generate;
 mod kustomize;
 mod monitoring;
 mod template;
+mod values;

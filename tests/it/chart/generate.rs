@@ -1,6 +1,9 @@
 //! Writes the chart from the objects of `install/`: each file is filled in with tokens where the values of the chart enter, and
 //! once for each value that adds lines. So the chart has what `render` prints, comments included.
 
+mod pods;
+mod readme;
+
 use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
@@ -32,7 +35,7 @@ const NAMES: &str = "--names=name-of-the-chart";
 /// The texts in the files that a value of the chart replaces, and the template for each.
 const TOKENS: [(&str, &str); 13] = [
     (NAMESPACES, "--namespaces={{ join \",\" $.Values.namespaces }}"),
-    (NAMES, NAMED),
+    (NAMES, pods::NAMED),
     ("[leases-of-the-chart]", "{{ toJson . }}"),
     ("leases-of-the-chart", "{{ join \",\" . }}"),
     ("repositories-of-the-chart", "{{ join \",\" . }}"),
@@ -45,85 +48,6 @@ const TOKENS: [(&str, &str); 13] = [
     ("host-of-the-chart", "{{ .host | quote }}"),
     ("\"65001\"", "{{ .port | toString | quote }}"),
 ];
-
-/// The argument with the names, and those for external providers.
-const NAMED: &str = "\
---names={{ join \",\" $.Values.names }}
-{{- range $.Values.externalProviders }}
-{{- $isBuiltIn := $.Files.Get (printf \"files/providers/%s.yaml\" .name) }}
-{{- if and $isBuiltIn (not (has .name $.Values.replaceBuiltIn)) }}
-{{- fail (printf \"externalProviders: %s comes with the operator: add it to replaceBuiltIn, or choose another name\" .name) }}
-{{- end }}
-        - --provider=/etc/ccm-operator/providers/{{ .name }}.tar@{{ .digest }}
-{{- end }}
-{{- if $.Values.providerPolicy }}
-        - --provider-policy=/etc/ccm-operator/providers/policy.yaml@{{ $.Values.providerPolicyDigest }}
-{{- end }}
-{{- with $.Values.replaceBuiltIn }}
-        - --replace-built-in={{ join \",\" . }}
-{{- end }}
-{{- with $.Values.removeProviders }}
-{{- range $.Values.externalProviders }}
-{{- if has .name $.Values.removeProviders }}
-{{- fail (printf \"removeProviders: %s is among externalProviders, so nothing of it would be deleted\" .name) }}
-{{- end }}
-{{- end }}
-        - --remove-provider={{ join \",\" . }}
-{{- end }}";
-
-/// The last of the arguments, before the variables.
-const CERTIFICATE: &str = "\
-{{- if $.Values.metricsCertificate.secretName }}
-        - --metrics-cert-dir=/etc/ccm-operator/metrics-certificate
-{{- end }}
-        # The UID of the pod:";
-
-/// The mounts and volumes for external providers and the certificate of the metrics, at the end of the container and of the pod.
-const VOLUMES: &str = "\
-{{- if or $.Values.externalProviders $.Values.metricsCertificate.secretName }}
-        volumeMounts:
-{{- if $.Values.externalProviders }}
-        - name: providers
-          mountPath: /etc/ccm-operator/providers
-          readOnly: true
-{{- end }}
-{{- if $.Values.metricsCertificate.secretName }}
-        - name: metrics-certificate
-          mountPath: /etc/ccm-operator/metrics-certificate
-          readOnly: true
-{{- end }}
-      volumes:
-{{- if $.Values.externalProviders }}
-      - name: providers
-        projected:
-          sources:
-{{- range $.Values.externalProviders }}
-          - configMap: {name: provider-{{ .name }}}
-{{- end }}
-{{- if $.Values.providerPolicy }}
-          - configMap: {name: {{ $.Values.providerPolicy | quote }}}
-{{- end }}
-{{- end }}
-{{- if $.Values.metricsCertificate.secretName }}
-      - name: metrics-certificate
-        secret:
-          secretName: {{ $.Values.metricsCertificate.secretName | quote }}
-          optional: true
-{{- end }}
-{{- end }}
-";
-
-/// Settings that only the chart has. The list of tolerations is the last before the containers.
-const FURTHER: &str = "\
-{{- with $.Values.tolerations }}
-{{ toYaml . | indent 6 }}
-{{- end }}
-{{- with $.Values.image.pullSecrets }}
-      imagePullSecrets:
-{{ toYaml . | indent 6 }}
-{{- end }}
-      containers:
-";
 
 /// Lines that a value adds, or that replace others, and what stands around them.
 struct Variant<'a> {
@@ -259,9 +183,8 @@ fn template(file: &str, any: &KubernetesProvider) -> Result<String> {
     for (token, template) in TOKENS {
         text = text.replace(token, template);
     }
-    text = text.replace("      containers:\n", FURTHER).replace("        # The UID of the pod:", CERTIFICATE);
     if plain.contains("kind: Deployment\n") {
-        text.push_str(VOLUMES);
+        text = pods::with_settings(&text)?;
     }
     if text.contains("{{ . | quote }}") {
         around = Some("range $.Values.namespaces".into());
@@ -342,7 +265,11 @@ pub(super) fn name(distribution: Distribution) -> String {
 
 /// A file in which others write, too, with what follows from the program.
 fn filled_in(path: &str, catalog: &Catalog) -> Result<String> {
-    let text = fs::read_to_string(repository().join(CHART).join(path))?;
+    let read = |path: &str| fs::read_to_string(repository().join(CHART).join(path));
+    let text = read(path)?;
+    if path == "README.md" {
+        return readme::with_table(&text, &read("values.yaml")?);
+    }
     if path == "Chart.yaml" {
         let lines = text.lines().map(|line| match line.split_once(": ") {
             Some((key @ ("version" | "appVersion"), _)) => format!("{key}: {}\n", env!("CARGO_PKG_VERSION")),
@@ -379,7 +306,7 @@ fn generated() -> Result<BTreeMap<String, String>> {
     for one in catalog.kubernetes() {
         all.insert(format!("files/providers/{}.yaml", one.descriptor.name), provider(one, &files)?);
     }
-    for path in ["Chart.yaml", "values.schema.json"] {
+    for path in ["Chart.yaml", "README.md", "values.schema.json"] {
         all.insert(path.into(), filled_in(path, &catalog)?);
     }
     Ok(all)

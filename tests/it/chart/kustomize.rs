@@ -1,7 +1,14 @@
 //! The kustomize base in `install/` and its components in `kustomize/`: written from the objects of `install/`, and compared with
 //! what `render` prints.
 
-use std::{collections::BTreeMap, fmt::Write, fs, os::unix::fs::symlink, process::Command};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Output},
+};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
@@ -20,6 +27,9 @@ use super::{
     template::{are_the_same, by_name, rendered},
 };
 use crate::{lab::repository, support::artifacts};
+
+/// The value of the Deployment that each distribution changes.
+const VARIABLES: &str = "/spec/template/spec/containers/0/env";
 
 /// The installation as it stands in `install/`.
 fn plain<'a>() -> Installation<'a> {
@@ -63,11 +73,18 @@ fn operations(path: &str, from: &Value, to: &Value, into: &mut Vec<Value>) -> Re
     Ok(())
 }
 
-/// The component that makes an installation of the base.
+/// The component that makes an installation of the base. That of a distribution tests that no other distribution has changed the base.
 fn component(installation: &Installation<'_>) -> Result<String> {
+    let is_of_distribution = installation.distribution != plain().distribution;
     let of = |object: &Value| (object["kind"].clone(), object["metadata"].clone());
     let wanted = objects(installation)?;
-    let mut text = format!("# {GENERATED}\napiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:\n");
+    let reason = if is_of_distribution {
+        "# The test refuses a second distribution, which would give the operator two addresses of the API server.\n"
+    } else {
+        ""
+    };
+    let mut text =
+        format!("# {GENERATED}\n{reason}apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:\n");
     for object in objects(&plain())? {
         let (kind, metadata) = of(&object);
         let patch = match wanted.iter().find(|other| of(other) == of(&object)) {
@@ -75,6 +92,15 @@ fn component(installation: &Installation<'_>) -> Result<String> {
             Some(other) => {
                 let mut all = Vec::new();
                 operations("", &object, other, &mut all).with_context(|| format!("{kind} {metadata}"))?;
+                if is_of_distribution && kind == "Deployment" {
+                    let value = object.pointer(VARIABLES).context(VARIABLES)?;
+                    ensure!(
+                        other.pointer(VARIABLES) != Some(value),
+                        "{:?} keeps {VARIABLES}",
+                        installation.distribution
+                    );
+                    all.insert(0, json!({"op": "test", "path": VARIABLES, "value": value}));
+                }
                 json!(all)
             }
         };
@@ -156,6 +182,35 @@ fn the_components_are_generated_from_install() -> Result<()> {
     Ok(())
 }
 
+/// Runs kustomize for the base with components.
+fn build(kubectl: &Path, components: &[&str]) -> Result<Output> {
+    let folder = tempfile::tempdir()?;
+    for part in ["install", "kustomize"] {
+        symlink(repository().join(part), folder.path().join(part))?;
+    }
+    let components: Vec<_> = components.iter().map(|name| format!("kustomize/{name}")).collect();
+    let overlay = json!({"resources": ["install"], "components": components});
+    fs::write(folder.path().join("kustomization.yaml"), overlay.to_string())?;
+    Ok(Command::new(kubectl).arg("kustomize").arg(folder.path()).env_clear().output()?)
+}
+
+#[tokio::test]
+async fn a_second_distribution_fails_to_build() -> Result<()> {
+    let kubectl = artifacts::binaries().await?.join("kubectl");
+    let names: Vec<_> = distributions()?.into_iter().map(name).collect();
+    for first in &names {
+        for second in &names {
+            let output = build(&kubectl, &["hcloud", first, "single-node", second])?;
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success(), "{first} and {second} build");
+            for part in [format!("kustomize/{second}").as_str(), VARIABLES] {
+                assert!(message.contains(part), "{first} and {second}: {message}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn kustomize_renders_components_like_flags_of_render() -> Result<()> {
     let kubectl = artifacts::binaries().await?.join("kubectl");
@@ -184,14 +239,8 @@ async fn kustomize_renders_components_like_flags_of_render() -> Result<()> {
         case(&all, &["single-node", &name], &["--distribution", &name, "--control-plane-nodes", "1"]);
     }
     for (components, flags) in cases {
-        let folder = tempfile::tempdir()?;
-        for part in ["install", "kustomize"] {
-            symlink(repository().join(part), folder.path().join(part))?;
-        }
-        let components: Vec<_> = components.iter().map(|name| format!("kustomize/{name}")).collect();
-        let overlay = json!({"resources": ["install"], "components": components});
-        fs::write(folder.path().join("kustomization.yaml"), overlay.to_string())?;
-        let output = Command::new(&kubectl).arg("kustomize").arg(folder.path()).env_clear().output()?;
+        let components: Vec<_> = components.iter().map(String::as_str).collect();
+        let output = build(&kubectl, &components)?;
         ensure!(output.status.success(), "{components:?}: {}", String::from_utf8_lossy(&output.stderr));
         let found = by_name(yaml::documents(&String::from_utf8(output.stdout)?)?);
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();

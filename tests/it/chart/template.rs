@@ -9,11 +9,9 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     api::placement::Distribution,
-    cli::Cli,
     provider::{embedded, kubernetes::Descriptor},
     text::yaml,
 };
-use clap::{Arg, CommandFactory};
 use serde_json::{Value, json};
 
 use super::generate::{CHART, name};
@@ -24,7 +22,7 @@ use crate::{
 };
 
 /// Runs Helm in the repository.
-async fn helm(arguments: &[&str]) -> Result<Output> {
+pub(super) async fn helm(arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(artifacts::helm().await?);
     // Its own folders: the user's settings of Helm are none of the test's.
     let home = tempfile::tempdir()?;
@@ -272,143 +270,6 @@ async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
         let found = templated("ccm-operator", &values, &[]).await?;
         assert!(found.iter().all(|object| object.get("rules") != Some(&Value::Null)), "{values}");
         assert_eq!(deployment(found), expected, "{values}");
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_pods_get_the_settings_that_only_the_chart_has() -> Result<()> {
-    let plain = json!({"providers": ["aws"]});
-    let toleration = json!({"key": "dedicated", "operator": "Exists"});
-    let mut values = plain.clone();
-    values["tolerations"] = json!([toleration]);
-    values["image"] = json!({"pullSecrets": [{"name": "registry"}]});
-    let deployment = |objects: Vec<Value>| objects.into_iter().find(|object| object["kind"] == "Deployment");
-    let mut expected = deployment(templated("own", &plain, &[]).await?).context("a Deployment")?;
-    let pod = expected.pointer_mut("/spec/template/spec").context("a pod")?;
-    pod["imagePullSecrets"] = json!([{"name": "registry"}]);
-    pod["tolerations"].as_array_mut().context("tolerations")?.push(toleration);
-    assert_eq!(Some(expected), deployment(templated("own", &values, &[]).await?));
-    Ok(())
-}
-
-/// The subjects in `editors` get the same role as the page describes.
-#[tokio::test]
-async fn editors_may_write_the_objects_and_nothing_else() -> Result<()> {
-    let editors = json!([
-        {"kind": "Group", "name": "platform"},
-        {"kind": "ServiceAccount", "name": "flux", "namespace": "flux-system"},
-    ]);
-    let of = |objects: &[Value], kind: &str| {
-        objects.iter().find(|one| one["kind"] == kind && one["metadata"]["name"] == "ccm-operator-edit").cloned()
-    };
-    let plain = templated("own", &json!({"providers": ["aws"]}), &[]).await?;
-    assert!(of(&plain, "ClusterRole").is_none() && of(&plain, "ClusterRoleBinding").is_none());
-    let objects = templated("own", &json!({"providers": ["aws"], "editors": editors}), &[]).await?;
-    let role = of(&objects, "ClusterRole").context("a role")?;
-    let page = fs::read_to_string(repository().join("docs/any-kubernetes.md"))?;
-    let (_, block) =
-        page.split_once("kind: ClusterRole\nmetadata:\n  name: ccm-operator-edit\n").context("the page's role")?;
-    let documented: Value = yaml::from_str(block.split("```").next().unwrap_or_default())?;
-    assert_eq!(documented["rules"], role["rules"]);
-    let binding = of(&objects, "ClusterRoleBinding").context("a binding")?;
-    assert_eq!(binding["roleRef"]["name"], "ccm-operator-edit");
-    let group = "rbac.authorization.k8s.io";
-    let subjects = json!([
-        {"kind": "Group", "name": "platform", "apiGroup": group},
-        {"kind": "ServiceAccount", "name": "flux", "namespace": "flux-system"},
-    ]);
-    assert_eq!(binding["subjects"], subjects);
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_chart_is_without_fault() -> Result<()> {
-    for set in ["providers={aws}", "providers={aws,hcloud,vsphere},controlPlaneNodes=1,nodeDeletion=true"] {
-        let output = helm(&["lint", "--strict", CHART, "--set", set]).await?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    }
-    Ok(())
-}
-
-/// Every value is on the page, and every flag of the installation has a value.
-#[test]
-fn the_page_has_every_value_and_every_flag() -> Result<()> {
-    let page = fs::read_to_string(repository().join("docs/installing-with-helm.md"))?;
-    let text = fs::read_to_string(repository().join(CHART).join("values.yaml"))?;
-    let values: BTreeMap<String, Value> = yaml::from_str(&text)?;
-    for (name, value) in &values {
-        for field in value.as_object().map_or_else(|| vec![None], |fields| fields.keys().map(Some).collect()) {
-            let named = field.map_or_else(|| format!("`{name}`"), |field| format!("`{name}.{field}`"));
-            let short = field.map_or_else(|| named.clone(), |field| format!("`.{field}`"));
-            assert!(page.contains(&named) || page.contains(&short), "{named}");
-        }
-    }
-    let schema: Value =
-        serde_json::from_str(&fs::read_to_string(repository().join(CHART).join("values.schema.json"))?)?;
-    let known: BTreeSet<_> = schema["properties"].as_object().context("properties")?.keys().collect();
-    assert_eq!(known, values.keys().chain([&"global".to_owned()]).collect());
-
-    let command = Cli::command();
-    let render = command.find_subcommand("render").context("render")?;
-    let install = render.find_subcommand("install").context("install")?;
-    let is_value = |flag: &&str| !["dest-dir", "output", "operator-namespace"].contains(flag);
-    let flags: Vec<_> = install.get_arguments().filter_map(Arg::get_long).filter(is_value).collect();
-    assert!(flags.len() > 15, "{flags:?}");
-    for flag in flags {
-        assert!(page.contains(&format!("`--{flag}`")), "no value stands for --{flag}");
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn wrong_values_are_refused() -> Result<()> {
-    for (set, problem) in [
-        ("nodeDeletion=true", "providers"),
-        ("providers={}", "providers"),
-        ("providers={asw}", "providers"),
-        ("providers={aws,aws}", "providers"),
-        ("providers={aws},externalProviders[0].name=acme", "digest"),
-        ("providers={aws},providerPolicy=a", "providerPolicy"),
-        (
-            "providerPolicy=a,externalProviders[0].name=acme,externalProviders[0].digest=sha256:\
-             0000000000000000000000000000000000000000000000000000000000000000",
-            "providerPolicyDigest",
-        ),
-        (
-            "externalProviders[0].name=aws,externalProviders[0].digest=sha256:\
-             0000000000000000000000000000000000000000000000000000000000000000",
-            "replaceBuiltIn",
-        ),
-        ("providers={aws},replaceBuiltIn={hcloud}", "replaceBuiltIn"),
-        ("providers={aws},removeProviders={a.b}", "removeProviders"),
-        ("removeProviders={acme},replaceBuiltIn={hcloud}", "replaceBuiltIn"),
-        (
-            "removeProviders={acme},externalProviders[0].name=acme,externalProviders[0].digest=sha256:\
-             0000000000000000000000000000000000000000000000000000000000000000",
-            "removeProviders",
-        ),
-        ("providers={aws},namespaces={a.b}", "namespaces"),
-        ("providers={aws},namespaces={}", "namespaces"),
-        ("providers={aws},secrets={A}", "secrets"),
-        ("providers={aws},names={}", "names"),
-        ("providers={aws},names={*}", "names"),
-        ("providers={aws},imageRepositories={A}", "imageRepositories"),
-        ("providers={aws},editors[0].kind=Role,editors[0].name=a", "editors"),
-        ("providers={nutanix}", "namespaces"),
-        ("providers={gcp},namespaces={a}", "namespaces"),
-        ("providers={aws},distribution=k4s", "distribution"),
-        ("providers={aws},controlPlaneNodes=-1", "controlPlaneNodes"),
-        ("providers={aws},metricsCertificate.secretName=A", "metricsCertificate"),
-        ("providers={aws},apiServer.host=https://a", "apiServer"),
-        ("providers={aws},apiServer.port=0", "apiServer"),
-        ("providers={aws},image.digest=sha256:1", "image"),
-        ("providers={aws},nodeDeletions=true", "nodeDeletions"),
-        ("providers={aws},image.pullPolicy=Always", "pullPolicy"),
-    ] {
-        let output = helm(&["template", "any", CHART, "--set", set]).await?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && message.contains(problem), "{set}: {message}");
     }
     Ok(())
 }

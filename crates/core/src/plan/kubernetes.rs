@@ -5,6 +5,7 @@
 pub(super) mod check;
 pub mod conflict;
 mod files;
+pub mod flags;
 pub mod guard;
 pub(super) mod images;
 mod placement;
@@ -38,9 +39,10 @@ pub use check::ignored;
 pub use images::{choose, reference};
 
 /// The checks. Only the first problem is reported.
-const RULES: [fn(&KubernetesProvider, &Ccm) -> Option<check::Unfit>; 13] = [
+const RULES: [fn(&KubernetesProvider, &Ccm) -> Option<check::Unfit>; 14] = [
     check::api,
     check::arguments,
+    check::feature_gates,
     check::environment,
     check::load_balancers,
     check::routes,

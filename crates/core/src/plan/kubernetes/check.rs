@@ -1,5 +1,6 @@
 //! Requests of a `CloudControllerManager` that its provider cannot fulfill, and input that is missing (pure).
 
+use super::flags;
 use crate::{
     facts::ccm::{Ccm, Controller},
     plan::Error,
@@ -25,8 +26,14 @@ pub(super) fn api(_: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
 }
 
 pub(super) fn arguments(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
-    let unknown = ccm.spec.arguments.keys().find(|flag| !descriptor.allowed_arguments.contains(flag))?;
-    unfit("arguments", not_allowed(descriptor, unknown, &descriptor.allowed_arguments))
+    let (given, allowed) = (&ccm.spec.arguments, &descriptor.allowed_arguments);
+    let unknown = given.keys().find(|flag| !allowed.contains(flag));
+    let problem = unknown.map(|unknown| not_allowed(descriptor, unknown, allowed));
+    unfit("arguments", problem.or_else(|| flags::problem(&descriptor.name, given))?)
+}
+
+pub(super) fn feature_gates(_: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
+    unfit("featureGates", flags::unfit_gate(&ccm.spec.feature_gates)?)
 }
 
 fn not_allowed(descriptor: &Descriptor, unknown: &str, allowed: &[String]) -> String {
@@ -149,10 +156,12 @@ pub(super) fn configuration(KubernetesProvider { descriptor, .. }: &KubernetesPr
     unfit(&format!("cloudConfig.inline{place}"), message)
 }
 
-/// Returns human-readable warnings about settings of an inline configuration that the cloud-controller-manager would ignore.
+/// Returns human-readable warnings about settings of an inline configuration that the cloud-controller-manager would
+/// ignore, and about feature gates that it may not know.
 pub fn ignored(descriptor: &Descriptor, ccm: &Ccm) -> Vec<String> {
     let text = ccm.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
     let warnings = descriptor.cloud_config.as_ref().zip(text).and_then(|(file, text)| file.check(text).ok());
     let warnings = warnings.into_iter().flatten();
-    warnings.map(|Problem { place, message }| located("spec.cloudConfig.inline", place, &message)).collect()
+    let warnings = warnings.map(|Problem { place, message }| located("spec.cloudConfig.inline", place, &message));
+    warnings.chain(flags::unknown_gates(&ccm.spec.feature_gates)).collect()
 }
