@@ -22,8 +22,7 @@ pub(super) fn configuration(validation: &Validation, by: Reader) -> Row {
         Some(Err(problem)) => with_problem(check, problem, by),
         Some(Ok(ignored)) if ignored.is_empty() => Row { reason: "Valid", ..check.passed("") },
         Some(Ok(ignored)) => {
-            let message = format!("ignored: {}", ignored.join("; "));
-            Row { reason: "Valid", ..check.warned(message, "correct or remove what is ignored") }
+            Row { reason: "Valid", ..check.warned(ignored.join("; "), "correct or remove these settings") }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Formats: YAML, JSON, INI, tables, command lines, and the masking of secrets (pure). Independent of any cloud.
 
 pub mod diff;
+pub mod go;
 pub mod ini;
 pub mod json;
 pub mod kubectl;

@@ -283,7 +283,7 @@ fn inputs_have_conditions_of_their_own() {
     assert_eq!(
         one(&bad, &Outcome::BadInput),
         [
-            "ConfigurationValid=True Valid: ignored: a; b",
+            "ConfigurationValid=True Valid: a; b",
             "CredentialsFound=False KeyNotFound: what to do",
             "VersionSupported=False NoTagForMinor: there is none",
         ]

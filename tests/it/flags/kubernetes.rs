@@ -6,7 +6,10 @@ use anyhow::Result;
 use ccm_operator::{
     api::placement::Distribution,
     facts::{ccm::Ccm, cluster::Cluster},
-    plan::{Plan, kubernetes::trial::Trial},
+    plan::{
+        Plan,
+        kubernetes::{flags, trial::Trial},
+    },
     provider::{
         embedded,
         kubernetes::{Descriptor, KubernetesProvider},
@@ -19,11 +22,11 @@ use crate::support::kubernetes::asking_for;
 
 /// Everything that can be asked for.
 fn ccm(descriptor: &Descriptor) -> Result<Ccm> {
-    let value = |flag: &str| {
-        let is_number = ["-burst", "-qps", "-syncs"].iter().any(|end| flag.ends_with(end));
-        if is_number { "2" } else { "10s" }
-    };
-    let arguments: BTreeMap<_, _> = descriptor.allowed_arguments.iter().map(|flag| (flag, value(flag))).collect();
+    // One of two flags that exclude each other.
+    let excluded = ["--vpc-ids", "--subnet-ids", "--nodebalancer-backend-ipv4-subnet-id"];
+    let allowed = descriptor.allowed_arguments.iter().filter(|flag| !excluded.contains(&flag.as_str()));
+    let value = |flag: &str| flags::example(&descriptor.name, flag).unwrap_or("any");
+    let arguments: BTreeMap<_, _> = allowed.map(|flag| (flag, value(flag))).collect();
     let mut spec = asking_for(descriptor);
     spec["arguments"] = json!(arguments);
     spec["featureGates"] = json!({"CloudControllerManagerWebhook": false});

@@ -365,14 +365,12 @@ async fn it_does_not_run(cloud: &mut Cloud) -> Result<()> {
     let fixture = &mut cloud.fixture;
     fixture.finds(&name, "N03", "", "controllers.cloudNode: Disabled").await?;
 
-    fixture
-        .patch(json!({"controllers": {"cloudNode": "Enabled"}, "arguments": {"--node-monitor-period": "5"}}))
-        .await?;
+    fixture.patch(json!({"controllers": {"cloudNode": "Enabled"}, "featureGates": {"NoSuchGate": true}})).await?;
     fixture.roll_out_and_crash().await?;
-    fixture.finds(&name, "N01", "missing unit in duration", "a flag whose value it refuses").await?;
+    fixture.finds(&name, "N01", "unrecognized feature gate", "a feature gate that it does not know").await?;
 
     let nobody = json!({"apiServer": {"host": "127.0.0.1", "port": free_port()?}});
-    fixture.patch(json!({"arguments": {"--node-monitor-period": "1s"}, "placement": nobody})).await?;
+    fixture.patch(json!({"featureGates": null, "placement": nobody})).await?;
     fixture.roll_out_and_crash().await?;
     fixture
         .finds(&name, "N05", "connection refused", "an API server that is not where placement.apiServer says")

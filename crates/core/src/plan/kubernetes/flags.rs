@@ -17,7 +17,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::text::suggest::Hints;
+use crate::text::{
+    go::{duration, float, integer, is_csv},
+    suggest::Hints,
+};
 
 /// The arguments of a `CloudControllerManager`.
 type Arguments = BTreeMap<String, String>;
@@ -33,6 +36,7 @@ const LEASE: (&str, &str) = ("--leader-elect-lease-duration", "15s");
 const RENEW: (&str, &str) = ("--leader-elect-renew-deadline", "10s");
 const RETRY: (&str, &str) = ("--leader-elect-retry-period", "2s");
 
+/// A second in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
 /// The maximum number of characters of a value in a message.
@@ -216,96 +220,6 @@ fn combination(provider: &str, arguments: &Arguments) -> Option<String> {
     let alone = NEEDED.iter().find(|(cloud, one, other)| *cloud == provider && is_set(one) && !is_set(other));
     let both = both.map(|(_, one, other)| format!("{one} and {other} exclude each other: remove one of them"));
     both.or_else(|| alone.map(|(_, one, other)| format!("{one} needs {other}")))
-}
-
-/// Parses a number as Go's `strconv.ParseInt` with base 0: decimal, or with the prefix of another base, also `0`.
-fn integer(text: &str) -> Option<i64> {
-    let lower = text.strip_prefix(['+', '-']).unwrap_or(text).to_ascii_lowercase();
-    let (digits, radix) = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)]
-        .into_iter()
-        .find_map(|(prefix, radix)| Some((lower.strip_prefix(prefix).filter(|digits| !digits.is_empty())?, radix)))
-        .unwrap_or((lower.as_str(), 10));
-    let is_misplaced = digits.ends_with('_') || digits.contains("__") || (radix == 10 && digits.starts_with('_'));
-    if is_misplaced || digits.contains(['+', '-']) {
-        return None;
-    }
-    let magnitude = i128::from_str_radix(&digits.replace('_', ""), radix).ok()?;
-    i64::try_from(if text.starts_with('-') { -magnitude } else { magnitude }).ok()
-}
-
-/// Parses a number as Go's `strconv.ParseFloat`, but for hexadecimal numbers, which nobody gives.
-fn float(text: &str) -> Option<f32> {
-    if text.starts_with('_') || text.ends_with('_') || text.contains("__") {
-        return None;
-    }
-    let number: f32 = text.replace('_', "").parse().ok()?;
-    // Rust reads a number that is too large as infinite. Only the names of infinity have this letter.
-    (!number.is_infinite() || text.contains(['n', 'N'])).then_some(number)
-}
-
-/// Parses a duration as Go's `time.ParseDuration`, in nanoseconds.
-fn duration(text: &str) -> Option<i64> {
-    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if rest == "0" {
-        return Some(0);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let is_of_number = |one: char| one.is_ascii_digit() || one == '.';
-    let mut total: i128 = 0;
-    while !rest.is_empty() {
-        let (number, after) = rest.split_at(rest.find(|one: char| !is_of_number(one)).unwrap_or(rest.len()));
-        let (unit, after) = after.split_at(after.find(is_of_number).unwrap_or(after.len()));
-        let nanoseconds: i128 = match unit {
-            "ns" => 1,
-            "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
-            "ms" => 1_000_000,
-            "s" => SECOND.into(),
-            "m" => 60 * i128::from(SECOND),
-            "h" => 3600 * i128::from(SECOND),
-            _ => return None,
-        };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if fraction.contains('.') {
-            return None;
-        }
-        // Further digits are less than a nanosecond even in hours.
-        let fraction = &fraction[..fraction.len().min(15)];
-        let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-        let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
-        total = total.checked_add(digits.checked_mul(nanoseconds)? / scale)?;
-        rest = after;
-    }
-    i64::try_from(if text.starts_with('-') { -total } else { total }).ok()
-}
-
-/// Whether Go's `encoding/csv` accepts a line.
-fn is_csv(text: &str) -> bool {
-    let mut rest = Some(text);
-    while let Some(line) = rest {
-        let Some(mut quoted) = line.strip_prefix('"') else {
-            let (item, others) = line.split_once(',').map_or((line, None), |(item, others)| (item, Some(others)));
-            if item.contains('"') {
-                return false;
-            }
-            rest = others;
-            continue;
-        };
-        let after = loop {
-            let Some((_, after)) = quoted.split_once('"') else { return false };
-            // Two quotation marks stand for one.
-            match after.strip_prefix('"') {
-                Some(more) => quoted = more,
-                None => break after,
-            }
-        };
-        rest = after.strip_prefix(',');
-        if rest.is_none() && !after.is_empty() {
-            return false;
-        }
-    }
-    true
 }
 
 /// The feature gates of cloud-controller-managers, of all versions together: those of k8s.io/apiserver,

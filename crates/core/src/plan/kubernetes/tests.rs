@@ -391,7 +391,7 @@ fn what_a_provider_cannot_do_is_refused_by_field() {
         "arguments: the route controller of provider linode needs --vpc-names or",
     );
     let in_a_vpc = json!({
-        "controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.0.0.0/8"]}, "arguments": {"--vpc-ids": "1"},
+        "controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.0.0.0/8"]}, "arguments": {"--vpc-ids": "1", "--subnet-ids": "1"},
     });
     assert!(planned(ccm("linode", in_a_vpc)).is_ok());
     starts(
