@@ -222,6 +222,7 @@ impl Controllers {
                     metrics.ccms.of([condition, status]).set(number as u64);
                 }
             }
+            metrics.broken.set(seen.objects().filter(|live| ccm::is_broken(live)).count() as u64);
         }
         self.view.target.measure();
         metrics.passes.inc();

@@ -24,7 +24,7 @@ use crate::{
         node::Node,
         observed,
     },
-    object::{EVENT, KUBE_SYSTEM, Kind, NODE, POD},
+    object::{self, EVENT, KUBE_SYSTEM, Kind, NODE, POD},
     process::lease::LEASE,
     provider::catalog::Catalog,
 };
@@ -128,6 +128,7 @@ async fn identities(client: &Client, catalog: &Catalog, evidence: &mut Evidence)
         // If the kind is served, an unreadable Infrastructure does not matter.
         Some(ccms) => {
             evidence.deleted = ccms.iter().flat_map(deleted).collect();
+            evidence.not_ready = ccms.iter().filter_map(not_ready).collect();
             let asked_for = ccms.iter().map(|live| asked_for(live, catalog));
             Ok(asked_for.filter_map(|read| value_or_note(read, &mut evidence.unseen)).collect())
         }
@@ -145,6 +146,13 @@ pub async fn ccms(client: &Client) -> Result<Option<Vec<Value>>, Error> {
 
 fn name_of(live: &Value) -> String {
     observed::sanitized(live["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+/// Returns the name and the message of a `CloudControllerManager` that is not ready.
+fn not_ready(live: &Value) -> Option<(String, String)> {
+    let ready = object::condition(live, "Ready");
+    let message = ready["message"].as_str().filter(|_| ready["status"] == "False")?;
+    Some((name_of(live), observed::sanitized(message)))
 }
 
 /// Returns the deleted nodes in the status of a `CloudControllerManager`, each with the name of the `CloudControllerManager`.

@@ -106,6 +106,7 @@ metrics! {
         "Whether a condition of the reported status has this value, as last seen";
     ccms: Count["condition", "status"] = "cloud_controller_managers",
         "CloudControllerManagers by the status of each of their conditions";
+    broken: Count = "broken_versions", "CloudControllerManagers whose version must not run";
     nodes: Count = "nodes", "Nodes of the cluster";
     uninitialized: Count = "nodes_uninitialized", "Nodes that no cloud-controller-manager has initialized";
     waiting: Count["reason"] = "nodes_waiting",

@@ -213,6 +213,12 @@ pub(super) fn control_plane(input: &CheckInput, check: Check, nodes: &[Node]) ->
     )
 }
 
+/// Returns the row of a check of the nodes that the pods would run on, if no node has the labels that the pods need.
+fn without_hosts(check: Check, hosts: &[&Node], nodes: &[Node]) -> Option<Row> {
+    let is_nowhere = hosts.is_empty() && !nodes.is_empty();
+    is_nowhere.then(|| check.not_checked("no node has the labels that the pods need", "see the check control-plane"))
+}
+
 pub(super) fn taints(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
     let plan = Plan::of_ccm(input.catalog, input.ccm);
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
@@ -220,6 +226,9 @@ pub(super) fn taints(input: &CheckInput, check: Check, nodes: &[Node]) -> Row {
     let is_tolerated = |taint: &&String| pods.iter().all(|pod| tolerates(pod, taint));
     let first = |node: &Node| node.own_taints.iter().find(|taint| !is_tolerated(taint)).cloned();
     let hosts = input.hosts(nodes);
+    if let Some(row) = without_hosts(check, &hosts, nodes) {
+        return row;
+    }
     let closed: Vec<_> = hosts.iter().filter_map(|node| Some(format!("{} ({})", node.name, first(node)?))).collect();
     if closed.len() < hosts.len() || closed.is_empty() {
         return check.passed("");
@@ -240,6 +249,9 @@ pub(super) fn architecture(input: &CheckInput, check: Check, nodes: &[Node]) -> 
     let image = input.provider.descriptor.images.get(CCM);
     let built = image.map(|image| image.architectures.as_slice()).unwrap_or_default();
     let hosts = input.hosts(nodes);
+    if let Some(row) = without_hosts(check, &hosts, nodes) {
+        return row;
+    }
     let is_other = |node: &&&Node| !node.architecture.is_empty() && !built.contains(&node.architecture);
     let others: Vec<_> = hosts.iter().filter(is_other).copied().collect();
     let Some(all) = named(others.iter().copied()) else { return check.passed("") };

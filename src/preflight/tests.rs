@@ -419,6 +419,12 @@ fn cases() -> Vec<Case> {
                 fixture.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"foo": "bar"}}}));
             },
         ),
+        (Check::Taints, CheckResult::NotChecked, "no node has the labels that the pods need", aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"foo": "bar"}}}));
+        }),
+        (Check::Architecture, CheckResult::NotChecked, "no node has the labels that the pods need", aws, |fixture| {
+            fixture.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"foo": "bar"}}}));
+        }),
         (
             Check::Taints,
             Warned,

@@ -23,7 +23,7 @@ use crate::{
         check_input::Reader,
         inputs,
     },
-    provider::Origin,
+    provider::{Origin, versions::VERSION_BROKEN},
     status::outcome::{Outcome, names},
 };
 use starting::NO_POD_READY;
@@ -58,6 +58,11 @@ pub(crate) const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 /// Whether a live object has this condition with this status.
 pub(crate) fn has(live: &Value, condition: &str, status: &str) -> bool {
     object::condition(live, condition)["status"] == status
+}
+
+/// Whether a live object has a version that must not run.
+pub(crate) fn is_broken(live: &Value) -> bool {
+    object::condition(live, VERSION_SUPPORTED)["reason"] == VERSION_BROKEN
 }
 
 /// The reason of `NodeDeletionSafe` if the guard is not in force.
@@ -324,7 +329,12 @@ fn provider(previous: &Status, input: &Input) -> Provider {
         (None, _) if validation.version.is_some() => Origin::default(),
         (None, _) => Origin { digest: previous.provider.digest.clone(), ..Origin::default() },
     };
-    let (choice, image) = validation.version.clone().unwrap_or_default();
+    let is_removed = matches!(input.outcome, Outcome::Removed);
+    let Some((choice, image)) = validation.version.clone() else {
+        // A wrong input changes nothing that runs.
+        let before = if is_removed { Provider::default() } else { previous.provider.clone() };
+        return Provider { digest: origin.digest, policy_exceptions: origin.policy_exceptions, ..before };
+    };
     Provider {
         version: choice.tag,
         image,

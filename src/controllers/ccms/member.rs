@@ -257,16 +257,22 @@ impl Member {
         (self.stage, self.accepted) = (Stage::excluded(problem), None);
     }
 
-    /// Returns the reason why the built-in provider may not replace the external provider that has installed the objects.
+    /// Returns the reason why nothing may be planned if the external provider that has installed the objects is not given.
     fn why_orphaned(&self, ccm: &Ccm, catalog: &Catalog) -> Option<String> {
         let name = &ccm.spec.provider;
         let digest = self.applied_digest.as_ref().filter(|_| !self.is_removed())?;
-        let is_built_in = catalog.kubernetes_of(name).is_ok_and(|provider| provider.origin.is_none());
-        is_built_in.then(|| {
+        if catalog.check().is_err() || catalog.is_external(name) {
+            return None;
+        }
+        let of =
+            format!("spec.provider: its objects are of the external provider {name:?} ({digest}), which is not given");
+        Some(if catalog.is_built_in(name) {
             format!(
-                "spec.provider: its objects are of the external provider {name:?} ({digest}), which is not given: the built-in one of \
-                 this name does not take its place; give it again, or --remove-provider {name} to change to the built-in one"
+                "{of}: the built-in one of this name does not take its place; give it again, or --remove-provider {name} to change to \
+                 the built-in one"
             )
+        } else {
+            format!("{of}: give it again with --provider, or its objects stay as they are")
         })
     }
 

@@ -1,7 +1,10 @@
 //! The problems in a status that wait for an administrator (pure). Each becomes a Warning Event once.
 
 use super::{NODE_DELETION_SAFE, READY, RECONCILING};
-use crate::api::status::{Condition, Status};
+use crate::{
+    api::status::{Condition, Status},
+    provider::versions::VERSION_BROKEN,
+};
 
 /// Reasons of `Ready` that the administrator has asked for.
 const ASKED_FOR: [&str; 2] = ["Removing", "Removed"];
@@ -24,6 +27,7 @@ fn problems(status: &Status) -> impl Iterator<Item = &Condition> {
     let is_problem = move |one: &&Condition| {
         one.status == "False"
             && (one.type_ == NODE_DELETION_SAFE
+                || one.reason == VERSION_BROKEN
                 || (one.type_ == READY
                     && (!is_at_work || one.reason == FAILED)
                     && !ASKED_FOR.contains(&one.reason.as_str())))
@@ -66,5 +70,16 @@ mod tests {
         assert_eq!(reasons(&rolling_out(), &status(("False", "NoPodReady"), "False", ("True", "Safe"))), "NoPodReady");
         assert_eq!(reasons(&good(), &status(("False", "Removed"), "False", ("True", "Safe"))), "");
         assert_eq!(reasons(&good(), &status(("Unknown", "Paused"), "False", ("False", "TooMany"))), "TooMany");
+        let mut broken = good();
+        let of_version = |reason: &str| Condition {
+            type_: "VersionSupported".into(),
+            status: "False".into(),
+            reason: reason.into(),
+            ..Condition::default()
+        };
+        broken.conditions.push(of_version(VERSION_BROKEN));
+        assert_eq!(reasons(&good(), &broken), VERSION_BROKEN, "it runs, and must not");
+        broken.conditions[3] = of_version("NoTagForMinor");
+        assert_eq!(reasons(&good(), &broken), "");
     }
 }

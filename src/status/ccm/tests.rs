@@ -119,6 +119,17 @@ fn each_outcome_is_what_kstatus_reads() {
     }
 }
 
+#[test]
+fn a_bad_input_does_not_hide_the_version_that_runs() {
+    let running = status(&Status::default(), &validation(), &applied(), pods(2, 2), "1");
+    let bad = Validation::refused("Invalid", "spec: wrong".into());
+    let after = status(&running, &bad, &Outcome::BadInput, pods(2, 2), "2");
+    assert_eq!(after.provider, running.provider);
+    assert_eq!(after.provider.version, "v1.35.2");
+    let removed = status(&running, &bad, &Outcome::Removed, pods(0, 0), "3");
+    assert_eq!(removed.provider, Provider::default());
+}
+
 /// Without a rollout, nothing else reports pods that crash.
 #[test]
 fn pods_that_do_not_become_ready_are_late_after_a_while() {

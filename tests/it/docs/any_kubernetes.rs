@@ -381,7 +381,7 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
         "RollingOut",
         "waiting for the rollout of …",
     ),
-    ("{provider: aws, placement: {nodeSelector: {no: node}}}", "NoPods", "no node fits"),
+    ("{provider: aws, placement: {nodeSelector: {no: node}}}", "NoPods", "… no node fits"),
     (
         "{provider: aws, placement: {nodeSelector: {kubernetes.io/hostname: control-plane-dead}}}",
         "NoPodReady",
@@ -391,8 +391,9 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
 
 /// Applies an object, checks the output about it, and deletes it.
 async fn is_reported(shell: &Shell, (spec, reason, text): (&str, &str, &str)) -> Result<()> {
-    let page = fs::read_to_string(repository().join("docs/any-kubernetes.md"))?;
-    ensure!(page.contains(&format!("`{reason}`")) && page.contains(&format!("`{text}`")), "not on the page: {text}");
+    let page = |name: &str| fs::read_to_string(repository().join("docs").join(name));
+    ensure!(page("reasons.md")?.contains(&format!("\n| `{reason}` |")), "not on the page of reasons: {reason}");
+    ensure!(page("any-kubernetes.md")?.contains(&format!("`{text}`")), "not on the page: {text}");
     let manifest = format!(
         "{{apiVersion: ccm-operator.dev/v1alpha1, kind: CloudControllerManager, metadata: {{name: cluster}}, spec: {spec}}}"
     );

@@ -62,7 +62,26 @@ fn write(value: &impl Serialize) -> Result<String, Error> {
     // Long lines, because readers may misread folded scalars.
     let mut options = serde_saphyr::SerializerOptions::default();
     options.folded_wrap_chars = usize::MAX;
-    serde_saphyr::to_string_with_options(value, options).map_err(|error| Error::new(error.to_string()))
+    let text = serde_saphyr::to_string_with_options(value, options).map_err(|error| Error::new(error.to_string()))?;
+    if text.chars().all(is_printable) {
+        return Ok(text);
+    }
+    // The library leaves such characters as they are, and no reader accepts them. JSON is YAML, and has them only in its strings.
+    let json = serde_json::to_string_pretty(value).map_err(|error| Error::new(error.to_string()))?;
+    let escaped = json.chars().fold(String::new(), |mut escaped, one| {
+        if is_printable(one) {
+            escaped.push(one);
+        } else {
+            escaped += &format!("\\u{:04x}", u32::from(one));
+        }
+        escaped
+    });
+    Ok(escaped + "\n")
+}
+
+/// Whether a character may stand in YAML (YAML 1.2.2, `c-printable`).
+fn is_printable(one: char) -> bool {
+    matches!(one, '\t' | '\n' | '\r' | '\u{20}'..='\u{7e}' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
 }
 
 fn options() -> serde_saphyr::Options {
@@ -233,6 +252,16 @@ mod tests {
             let value = json!({key: [text.clone(), {"nested": text}]});
             let written = to_string(&value).unwrap();
             proptest::prop_assert_eq!(from_str::<Value>(&written).unwrap(), value, "{}", written);
+        }
+    }
+
+    #[test]
+    fn characters_that_yaml_does_not_have_are_escaped() {
+        for one in ['\u{0}', '\u{7f}', '\u{9f}', '\u{fffe}', '\u{ffff}', '\u{feff}', '\u{85}'] {
+            let value = json!({"a": format!("{one}¥{one}: \"b\"\n{one}"), "b": format!("{one}")});
+            let written = to_string(&value).unwrap();
+            assert!(written.chars().all(is_printable), "{written:?}");
+            assert_eq!(from_str::<Value>(&written).unwrap(), value, "{written:?}");
         }
     }
 

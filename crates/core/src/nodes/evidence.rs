@@ -3,6 +3,8 @@
 //! A source that could not be read is `None`, and is listed in [`Evidence::unseen`]. Untrusted text (logs, messages of
 //! the API server and of kubelets) is already masked and free of control characters here.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,8 @@ pub struct Evidence {
     pub events: Option<Vec<NodeEvent>>,
     /// The nodes that a `CloudControllerManager` lists as deleted in its status, each with the name of that object.
     pub deleted: Vec<(String, Deleted)>,
+    /// The message of each `CloudControllerManager` that is not ready, by its name.
+    pub not_ready: BTreeMap<String, String>,
     /// The sources that could not be read.
     pub unseen: Vec<Unseen>,
 }

@@ -210,6 +210,11 @@ impl Catalog {
         format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
     }
 
+    /// Whether an external provider of this name is in the catalog.
+    pub fn is_external(&self, name: &str) -> bool {
+        self.all.iter().any(|one| one.name() == name && one.origin().is_some())
+    }
+
     /// Whether a built-in provider of this name is in the catalog.
     pub fn is_built_in(&self, name: &str) -> bool {
         self.all.iter().any(|one| one.name() == name && one.origin().is_none())

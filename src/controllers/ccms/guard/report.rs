@@ -109,10 +109,13 @@ impl Member {
         report.deletion.deleted.clone_from(deleted);
         let left: Vec<_> = live.iter().flatten().filter(|one| !self.guard.deletable.granted.contains(*one)).collect();
         if let Some(first) = left.first() {
+            let nodes = match left.len() {
+                1 => format!("the node {first}"),
+                count => format!("{count} nodes, such as {first}"),
+            };
             let message = format!(
-                "the cloud-controller-manager may still delete {} nodes, such as {first}: the permission of its ClusterRole could not \
-                 be withdrawn; see the operator's log",
-                left.len()
+                "the cloud-controller-manager may still delete {nodes}: the permission of its ClusterRole could not be withdrawn; see the \
+                 operator's log"
             );
             report.is_safe = Some(("False", "NotWithdrawn", message));
         }

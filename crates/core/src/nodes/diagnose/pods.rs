@@ -23,7 +23,10 @@ pub(super) fn check(diagnosed: &mut CcmContext, evidence: &Evidence) {
             if is_installed { "it is installed" } else { "it is not installed" },
         );
         if !is_installed {
-            diagnosed.find(Reason::NotInstalled, "there is no workload", format!("{name} is not installed"));
+            let why = evidence.not_ready.get(&ccm.identity.name);
+            let shown =
+                why.map_or_else(|| "there is no workload".to_owned(), |why| format!("there is no workload: {why}"));
+            diagnosed.find(Reason::NotInstalled, &shown, format!("{name} is not installed"));
             return;
         }
     }

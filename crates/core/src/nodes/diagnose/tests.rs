@@ -103,6 +103,18 @@ fn evidence() -> Evidence {
     }
 }
 
+#[test]
+fn what_is_not_installed_shows_what_its_object_says() {
+    let evidence = with(|evidence| {
+        evidence.ccms[0].is_installed = Some(false);
+        let name = evidence.ccms[0].identity.name.clone();
+        evidence.not_ready = [(name, "Secret kube-system/hcloud does not exist: create it".into())].into();
+    });
+    let found = diagnose(&evidence);
+    let shown: Vec<_> = found.iter().flat_map(|one| &one.findings).map(|finding| finding.evidence.as_str()).collect();
+    assert_eq!(shown.first(), Some(&"there is no workload: Secret kube-system/hcloud does not exist: create it"));
+}
+
 type Change = fn(&mut Evidence);
 
 fn with(change: Change) -> Evidence {

@@ -76,7 +76,7 @@ pub enum KeepReason {
         kept: usize,
     },
     /// The hourly limit is reached.
-    #[error("{0} nodes may be deleted in an hour (nodeDeletion.maxPerHour, at most {MOST})")]
+    #[error("nodeDeletion.maxPerHour allows {0} in an hour (at most {MOST})")]
     PerHour(usize),
     /// The list of the policy has its maximum length.
     #[error("too many nodes are confirmed at once: it follows when others are gone")]
