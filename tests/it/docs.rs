@@ -10,6 +10,7 @@ mod new_provider;
 mod page;
 mod paths;
 pub(crate) mod shell;
+mod there_and_back;
 mod version_operator;
 mod without_lease;
 

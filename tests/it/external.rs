@@ -161,7 +161,7 @@ async fn an_external_provider_is_installed_upgraded_and_removed_and_fails_closed
     let operator = cluster.start_with(&[NAMESPACES])?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Stalled=True"]).await?;
     let ready = message(&live, "Ready");
-    assert!(ready.contains("there is no provider \"demo\""), "{ready}");
+    assert!(ready.contains("which is not given: give it again"), "{ready}");
     assert_eq!(writes(&cluster.requests(mark).await?), Vec::<String>::new());
     assert_eq!(cluster.objects(Some("cluster")).await?, installed);
     cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
