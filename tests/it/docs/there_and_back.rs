@@ -27,8 +27,8 @@ struct Published {
     exit_code: i32,
 }
 
-/// Flags of every one of our manifests, whose values other tests compare with what the programs do without them.
-const COMMON: [&str; 11] = [
+/// Settings of our manifests, whose values other tests compare with what the programs do without them.
+const COMMON: [&str; 15] = [
     "--authentication-skip-lookup",
     "--bind-address",
     "--cloud-provider",
@@ -39,7 +39,12 @@ const COMMON: [&str; 11] = [
     "--leader-elect-resource-name",
     "--leader-elect-resource-namespace",
     "--secure-port",
+    "--use-service-account-credentials",
     "--v",
+    "--webhook-secure-port",
+    // A line about the port says what becomes of it.
+    "HCLOUD_METRICS_ENABLED",
+    "METRICS_ADDR",
 ];
 
 /// Commands that change something or wait. The others only show.
@@ -64,7 +69,7 @@ impl Cluster {
             "helm",
             &format!(
                 "case \"$1\" in\n\
-                 uninstall) {all} delete -f published.yaml ;;\n\
+                 uninstall) {all} delete -f published.yaml --selector=app.kubernetes.io/managed-by=Helm ;;\n\
                  rollback) {all} apply --server-side -f published.yaml ;;\n\
                  *) true ;;\nesac"
             ),
@@ -142,25 +147,31 @@ impl Cluster {
     }
 }
 
-/// Flags with their values, and variables with their values or sources.
+/// Flags with their values, and variables with their values or sources. A variable that only a flag uses is a part of that flag.
 fn settings(container: &Value) -> BTreeMap<String, String> {
     let items = |field: &str| container[field].as_array().cloned().unwrap_or_default();
-    let variables: BTreeMap<_, _> = items("env")
-        .iter()
-        .map(|one| {
-            let value = one["value"].as_str().map_or_else(|| one["valueFrom"].to_string(), ToOwned::to_owned);
-            (one["name"].as_str().unwrap_or_default().to_owned(), value)
-        })
-        .collect();
+    let of = |one: &Value| {
+        let reference = &one["valueFrom"]["secretKeyRef"];
+        match one["value"].as_str() {
+            Some(value) => value.to_owned(),
+            None if reference.is_object() => format!("{} of {}", reference["key"], reference["name"]),
+            None => one["valueFrom"].to_string(),
+        }
+    };
+    let variables: BTreeMap<_, _> =
+        items("env").iter().map(|one| (one["name"].as_str().unwrap_or_default().to_owned(), of(one))).collect();
+    let words: Vec<_> = items("command").into_iter().chain(items("args")).collect();
+    let words: Vec<_> = words.iter().filter_map(Value::as_str).filter(|word| word.starts_with("--")).collect();
+    let is_used = |name: &str| words.iter().any(|word| word.contains(&format!("$({name})")));
     let filled = |text: &str| {
         variables.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
     };
-    let words: Vec<_> = items("command").into_iter().chain(items("args")).collect();
-    let flags = words.iter().filter_map(Value::as_str).filter(|word| word.starts_with("--")).map(|word| {
+    let flags = words.iter().map(|word| {
         let (flag, value) = word.split_once('=').unwrap_or((word, "true"));
         (flag.to_owned(), filled(value))
     });
-    flags.collect::<BTreeMap<_, _>>().into_iter().chain(variables.clone()).collect()
+    let own = variables.iter().filter(|(name, _)| !is_used(name)).map(|(name, value)| (name.clone(), value.clone()));
+    flags.chain(own).collect()
 }
 
 /// Migrates, checks that each setting stays or has a line, and goes back.
@@ -187,17 +198,22 @@ async fn there_and_back(published: &'static Published) -> Result<()> {
     let new = format!("deployments,daemonsets --selector=app.kubernetes.io/instance={name}");
     let new = cluster.settings(&new, "cloud-controller-manager").await?;
     let is_named = |setting: &str| lines.iter().any(|line| line.contains(setting));
+    // A line names the Secret, and its keys where they are copied.
+    let is_of_secret = |value: &str| {
+        let secret = value.split_once(" of ").map(|(_, secret)| format!("/{}", secret.trim_matches('"')));
+        secret.is_some_and(|secret| lines.iter().any(|line| line.contains(&secret)))
+    };
     for (setting, value) in &old {
-        // Lines about the lease, the controllers, and the flags that use the variable say this.
-        let is_elsewhere =
-            setting.starts_with("--leader-elect") || setting == "--controllers" || setting == "CLOUD_CONFIG";
+        // Lines about the lease and the controllers say this.
+        let is_elsewhere = setting.starts_with("--leader-elect") || setting == "--controllers" || is_of_secret(value);
         ensure!(
             is_elsewhere || new.get(setting) == Some(value) || is_named(setting),
             "no line says what becomes of {setting}: {result}"
         );
     }
     for (setting, value) in &new {
-        let is_known = old.contains_key(setting) || COMMON.contains(&setting.as_str()) || is_named(setting);
+        let is_common = COMMON.contains(&setting.as_str()) || is_of_secret(value);
+        let is_known = old.contains_key(setting) || is_common || is_named(setting);
         ensure!(is_known, "no line says that {setting}={value} is new: {result}");
     }
 
@@ -247,6 +263,6 @@ published! {
     openstack: "openstack.yaml" "openstack" ("daemonset", "openstack-cloud-controller-manager"), "openstack:///", "", 0;
     azure_chart: "azure-chart.yaml" "azure" ("deployment", "cloud-controller-manager"), "azure:///subscriptions/s/vm", "--cloud-config azure.json", 1;
     scaleway: "scaleway.yaml" "scaleway" ("deployment", "scaleway-cloud-controller-manager"), "scaleway://instance/fr-par-1/", "", 0;
-    vultr: "vultr.yaml" "vultr" ("deployment", "vultr-ccm"), "vultr://", "", 0;
+    vultr: "vultr.yaml" "vultr" ("daemonset", "vultr-ccm"), "vultr://", "", 0;
     linode_chart: "linode-chart.yaml" "linode" ("daemonset", "ccm-linode"), "linode://", "", 1;
 }
