@@ -7,9 +7,14 @@
 pub mod credentials;
 pub(crate) mod existing;
 pub(crate) mod keep;
+mod keep_arguments;
+mod keep_controllers;
 mod keep_environment;
+mod keep_files;
 mod keep_inputs;
+pub(crate) mod keep_node_manager;
 pub(crate) mod keep_place;
+pub(crate) mod keep_pod;
 pub(crate) mod lost_permissions;
 pub(crate) mod proposed;
 pub(crate) mod provider;
@@ -17,6 +22,7 @@ pub(crate) mod published;
 pub(crate) mod read;
 pub(crate) mod report;
 pub(crate) mod steps;
+mod values;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     apply::change::essence,
     facts::ccm::{Controller, LEASE},
-    nodes::observed::{Program, container, flags},
+    nodes::observed::{Program, flags, program_container},
     object::{self, KUBE_SYSTEM, PART_OF_LABEL, is_name, items, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
@@ -64,6 +64,8 @@ pub(crate) struct Existing {
     pub(crate) image: String,
     /// Whether more than its name identifies it. The check `other-ccm` then refuses a second one.
     pub(crate) is_certain: bool,
+    /// Whether it is a node manager.
+    pub(crate) is_node_manager: bool,
     /// The flags without hyphens, with variables expanded in the values; the last occurrence of a flag counts.
     pub(crate) flags: Vec<(String, Option<String>)>,
     pub(crate) environment: BTreeMap<String, VariableSource>,
@@ -73,6 +75,8 @@ pub(crate) struct Existing {
     pub(crate) fits_no_node: bool,
     /// The pod specification.
     pub(crate) pod: Value,
+    /// The container of the program.
+    pub(crate) container: Value,
     /// The name and the namespace of the Helm release.
     pub(crate) helm: Option<(String, String)>,
     /// The workloads found in that release, including this one.
@@ -96,7 +100,7 @@ impl Existing {
         if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() {
             return None;
         }
-        let ccm = container(pod);
+        let ccm = program_container(pod, || descriptors.iter().copied());
         let namespace = text(&metadata["namespace"]);
         let environment = environment(ccm, &namespace);
         let fill = |value: String| filled(value, &environment);
@@ -112,6 +116,7 @@ impl Existing {
             account: pod["serviceAccountName"].as_str().unwrap_or("default").to_owned(),
             image: text(&ccm["image"]),
             is_certain: program.is_certain,
+            is_node_manager: program.is_node_manager,
             flags: flags(ccm).into_iter().map(|(flag, value)| (flag, value.map(fill))).collect(),
             environment_from: items(&ccm["envFrom"])
                 .iter()
@@ -122,6 +127,7 @@ impl Existing {
             fits_no_node: live["kind"] == "DaemonSet" && live["status"]["desiredNumberScheduled"] == 0,
             environment,
             pod: pod.clone(),
+            container: ccm.clone(),
             helm: release(live),
             of_release: Vec::new(),
             keeper: marks("labels").chain(marks("annotations")).find_map(keeper),
@@ -176,7 +182,7 @@ impl Existing {
         self.pod["hostNetwork"] == true
     }
 
-    /// Returns the enabled controllers. The route controller needs pod subnets.
+    /// Returns the enabled controllers. The route controller needs pod subnets; clouds may have their own switches for it.
     pub(crate) fn controllers(&self) -> Vec<Controller> {
         let mut on = Controller::of_argument(self.flag("controllers"));
         let has_routes = self.is_on("configure-cloud-routes") && self.flag("cluster-cidr").is_some();
@@ -192,10 +198,6 @@ impl Existing {
     /// Whether its pods run on nodes with Windows only.
     pub(crate) fn is_for_windows(&self) -> bool {
         self.pod["nodeSelector"]["kubernetes.io/os"] == "windows"
-    }
-
-    pub(crate) fn container(&self) -> &Value {
-        container(&self.pod)
     }
 
     /// Returns the source of each variable. Those of `environment` take precedence, then those of the last object.

@@ -9,6 +9,7 @@ use super::{
     credentials::fits,
     existing::{Existing, VariableSource, text},
     proposed::{Handling, Input, ProposedCcm},
+    values::{VariableValue, plain},
 };
 use crate::{
     object::{
@@ -21,8 +22,8 @@ use crate::{
 /// The annotation of objects that `helm uninstall` deletes.
 const OF_HELM: &str = "meta.helm.sh/release-name";
 
-/// The ConfigMap or Secret and the key with the configuration; otherwise the path of the file, and how to provide it.
-type Config = Result<(Reference, String), (String, &'static str)>;
+/// The ConfigMap or Secret and the key with a file; otherwise the path of the file, and how to provide it.
+pub(super) type Source = Result<(Reference, String), (String, &'static str)>;
 
 /// Keeps the file of `--cloud-config`.
 pub(super) fn cloud_config(
@@ -33,6 +34,10 @@ pub(super) fn cloud_config(
 ) {
     let Some(found) = config_of(existing) else { return };
     let name = &provider.descriptor.name;
+    if let Some(secret) = existing.config_secret().filter(|_| config_path(existing).is_some()) {
+        let what = format!("--cloud-config-secret-name={}", secret.name);
+        proposed.note(Handling::Unused, what, "the program reads the file of --cloud-config instead");
+    }
     let Some(file) = &provider.descriptor.cloud_config else {
         return proposed.note(Handling::NotKept, "--cloud-config", format!("provider {name} reads no configuration"));
     };
@@ -66,25 +71,46 @@ fn unusable(proposed: &ProposedCcm, reference: &Reference, input: &Input) -> Opt
     annotations.is_some_and(|all| !all[OF_HELM].is_null()).then(|| "helm uninstall deletes it".to_owned())
 }
 
-fn config_of(existing: &Existing) -> Option<Config> {
-    if let Some(secret) = existing.config_secret() {
-        return Some(Ok((secret, existing.flag("cloud-config-key").unwrap_or("cloud-config").to_owned())));
-    }
-    let path = existing.flag("cloud-config").filter(|path| !path.is_empty())?;
+/// Returns the path of the configuration.
+pub(super) fn config_path(existing: &Existing) -> Option<&str> {
+    existing.flag("cloud-config").filter(|path| !path.is_empty())
+}
+
+/// Returns the source of the configuration. A program that can read a Secret does so only without a file.
+pub(super) fn config_of(existing: &Existing) -> Option<Source> {
+    let Some(path) = config_path(existing) else {
+        let key = existing.flag("cloud-config-key").unwrap_or("cloud-config");
+        return Some(Ok((existing.config_secret()?, key.to_owned())));
+    };
     let unknown = || Err((path.to_owned(), "no volume holds it that the API shows: give it with --cloud-config"));
     Some(mounted(existing, path).unwrap_or_else(unknown))
 }
 
-/// Returns the source of the volume mounted at a path of the container.
-fn mounted(existing: &Existing, path: &str) -> Option<Config> {
+/// Returns the text of the configuration, which is empty if there is none; `None` if the API does not show it.
+pub(super) fn config_text(existing: &Existing, input: &Input) -> Option<String> {
+    if let Some(given) = input.cloud_config {
+        return Some(given.to_owned());
+    }
+    let Some(source) = config_of(existing) else { return Some(String::new()) };
+    let (reference, key) = source.ok()?;
+    String::from_utf8(plain(input.found.get(&reference)?, &key)?).ok()
+}
+
+/// Returns the mount of the container that holds a path, and the rest of the path.
+pub(super) fn mount_of<'a>(existing: &'a Existing, path: &str) -> Option<(&'a Value, String)> {
     let inside = |mount: &Value| {
         let at = text(&mount["mountPath"]);
         let rest = path.strip_prefix(at.trim_end_matches('/'))?;
         (rest.is_empty() || rest.starts_with('/')).then(|| (at.len(), rest.trim_start_matches('/').to_owned()))
     };
-    let mounts = items(&existing.container()["volumeMounts"]);
-    let (mount, (_, rest)) =
-        mounts.iter().filter_map(|mount| Some((mount, inside(mount)?))).max_by_key(|(_, (length, _))| *length)?;
+    let mounts = items(&existing.container["volumeMounts"]).iter();
+    let inner = mounts.filter_map(|mount| Some((mount, inside(mount)?))).max_by_key(|(_, (length, _))| *length);
+    inner.map(|(mount, (_, rest))| (mount, rest))
+}
+
+/// Returns the source of a file of the container.
+pub(super) fn mounted(existing: &Existing, path: &str) -> Option<Source> {
+    let (mount, rest) = mount_of(existing, path)?;
     let sub = text(&mount["subPath"]);
     let file = [sub, rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
     let volume = items(&existing.pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"])?;
@@ -111,10 +137,29 @@ fn mounted(existing: &Existing, path: &str) -> Option<Config> {
     })
 }
 
-/// Returns a decoded value of a ConfigMap or a Secret.
-pub(super) fn plain(object: &Value, key: &str) -> Option<Vec<u8>> {
-    let value = object["data"][key].as_str()?;
-    if object["kind"] == SECRET.kind { STANDARD.decode(value).ok() } else { Some(value.as_bytes().to_vec()) }
+/// Returns the source of a credential in a file that a variable names, such as `HCLOUD_TOKEN_FILE`.
+pub(super) fn credential_file(existing: &Existing, name: &str, input: &Input) -> Option<(Reference, String)> {
+    let VariableValue::Known(path) = existing.value(&format!("{name}_FILE"), input.found) else { return None };
+    mounted(existing, &path)?.ok()
+}
+
+/// Whether a variable names the file of a credential that is kept or given.
+pub(super) fn is_file_of_credentials(
+    existing: &Existing,
+    provider: &KubernetesProvider,
+    name: &str,
+    input: &Input,
+) -> bool {
+    let known = provider.descriptor.credentials.as_ref().map(|credentials| &credentials.environment);
+    let is_there = |name: &str| input.has_credentials || of_file(existing, name, input).is_some();
+    name.strip_suffix("_FILE").is_some_and(|name| known.is_some_and(|known| known.contains_key(name)) && is_there(name))
+}
+
+/// Returns the value of a credential in a file, with its Secret. Programs omit the spaces around it.
+fn of_file(existing: &Existing, name: &str, input: &Input) -> Option<(Option<Reference>, Vec<u8>)> {
+    let (reference, key) = credential_file(existing, name, input)?;
+    let value = plain(input.found.get(&reference)?, &key)?;
+    Some((Some(reference), value.trim_ascii().to_vec()))
 }
 
 /// Keeps the Secret with the credentials.
@@ -138,11 +183,13 @@ pub(super) fn credentials(
     let places: BTreeSet<_> = values.values().map(|(place, _)| place.clone()).collect();
     let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
     if let Some(Some(reference)) = places.iter().next().filter(|_| places.len() == 1) {
-        let there = input.found.get(reference).and_then(|object| object["data"].as_object());
-        let is_same =
-            there.is_some_and(|data| data.keys().filter(|key| known(key)).all(|key| values.contains_key(key)));
-        let has_all = there.is_some_and(|data| values.keys().all(|key| data.contains_key(key)));
-        if is_same && has_all && unusable(proposed, reference, input).is_none() {
+        // The new pods read these keys, whichever keys the old ones read.
+        let is_same = |object: &Value| {
+            let keys = object["data"].as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| known(key));
+            let mut keys = keys.chain(values.keys());
+            keys.all(|key| plain(object, key).as_ref() == values.get(key).map(|(_, value)| value))
+        };
+        if input.found.get(reference).is_some_and(is_same) && unusable(proposed, reference, input).is_none() {
             proposed.set("credentials.secretRef.name", reference.name.as_str());
             return proposed.note(Handling::Kept, reference.to_string(), "spec.credentials.secretRef");
         }
@@ -166,11 +213,12 @@ fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> V
         Some((Some(reference.clone()), value))
     };
     let variables = existing.variables(input.found);
-    let value = |name: &String| match variables.get(name)? {
-        VariableSource::Literal(text) if !text.is_empty() => Some((None, text.clone().into_bytes())),
+    let of_variable = |name: &String| match variables.get(name)? {
+        VariableSource::Literal(text) if !text.is_empty() => Some((None, existing.expanded(text)?.into_bytes())),
         VariableSource::Key(reference, key, _) => of_key(reference, key),
         _ => None,
     };
+    let value = |name: &String| of_variable(name).or_else(|| of_file(existing, name, input));
     needed.environment.iter().filter_map(|(name, key)| Some((key.clone(), value(name)?))).collect()
 }
 

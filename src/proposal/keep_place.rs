@@ -1,11 +1,11 @@
-//! The image, the placement and the volumes of an existing cloud-controller-manager (pure).
+//! The image, the ports and the placement of an existing cloud-controller-manager (pure).
 
 use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
 use super::{
-    existing::{Existing, text},
+    existing::Existing,
     proposed::{Handling, ProposedCcm},
 };
 use crate::{
@@ -68,7 +68,7 @@ fn order(before: &str, after: &str) -> Option<&'static str> {
 
 /// Reports further ports of the host, such as one for metrics.
 pub(super) fn ports(proposed: &mut ProposedCcm, existing: &Existing) {
-    let ports = items(&existing.container()["ports"]);
+    let ports = items(&existing.container["ports"]);
     for port in ports.iter().filter(|port| port["containerPort"] != existing.port()) {
         let name = port["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default();
         let how = "nothing listens there: spec.ports.secure serves health and metrics, over HTTPS and to accounts that may read them";
@@ -94,9 +94,13 @@ pub(crate) fn windows(proposed: &mut ProposedCcm, manager: &Existing) {
     }
 }
 
+/// Whether a label is that of the control plane.
+pub(super) fn is_control_plane(label: &str) -> bool {
+    [CONTROL_PLANE_LABEL, OLD_CONTROL_PLANE_LABEL].contains(&label)
+}
+
 /// Keeps the placement of the pods.
 pub(super) fn placement(proposed: &mut ProposedCcm, existing: &Existing, provider: &KubernetesProvider) {
-    let is_control_plane = |key: &str| [CONTROL_PLANE_LABEL, OLD_CONTROL_PLANE_LABEL].contains(&key);
     let mut selector = existing.pod["nodeSelector"].as_object().cloned().unwrap_or_default();
     selector.retain(|key, _| !is_control_plane(key) && key != "kubernetes.io/os");
     if !selector.is_empty() {
@@ -131,25 +135,4 @@ fn toleration(given: &Value) -> Value {
     let is_given = |field: &&str| given[*field].as_str().is_some_and(|text| !text.is_empty());
     let fields = ["key", "operator", "value", "effect"].into_iter().filter(is_given);
     fields.map(|field| (field, given[field].clone())).collect()
-}
-
-/// Reports host files that are no longer mounted, and additional containers.
-pub(super) fn volumes(proposed: &mut ProposedCcm, existing: &Existing) {
-    for volume in items(&existing.pod["volumes"]) {
-        if let Some(path) = volume["hostPath"]["path"].as_str() {
-            let is_of_certificates = path.contains("/ssl") || path.contains("/pki") || path.contains("ca-certificates");
-            let (result, how) = if is_of_certificates {
-                let how =
-                    "the certificates of the image are used; others go into a ConfigMap, named in spec.trustBundle";
-                (Handling::Changed, how)
-            } else {
-                (Handling::NotKept, "no file of the machine is mounted")
-            };
-            proposed.note(result, format!("hostPath {path}"), how);
-        }
-    }
-    let ccm = existing.container();
-    for other in items(&existing.pod["containers"]).iter().filter(|other| other["name"] != ccm["name"]) {
-        proposed.note(Handling::NotKept, format!("container {}", text(&other["name"])), "the pods have one container");
-    }
 }

@@ -18,7 +18,7 @@ type Granted<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>;
 
 /// Reports the permissions of the roles that the planned objects do not grant.
 pub(crate) fn note(proposed: &mut ProposedCcm, permissions: &Permissions, planned: &[Object]) {
-    let Permissions { objects: roles, shared, users } = permissions;
+    let Permissions { objects: roles, shared, users, .. } = permissions;
     if !shared.is_empty() || !users.is_empty() {
         let how = "others use its account or its bindings, so that its permissions were not compared with those that the operator grants";
         proposed.note(Handling::Changed, "permissions", how);
@@ -41,10 +41,14 @@ pub(crate) fn note(proposed: &mut ProposedCcm, permissions: &Permissions, planne
     if lost.len() > MOST {
         words.push(format!("and of {} more resources", lost.len() - MOST));
     }
-    let mut how = "the operator does not grant them".to_owned();
-    if lost.contains_key(&("", "secrets")) {
-        how += ". If load balancers have certificates in Secrets, these need a Role with get on them, bound to the new ServiceAccount";
-    }
+    let certificates = lost.get(&("", "secrets")).map(|verbs| {
+        let verbs = verbs.iter().copied().collect::<Vec<_>>().join(",");
+        format!(
+            ". If load balancers have certificates in Secrets, the new ServiceAccount needs a role with {verbs} on them, of all namespaces if \
+             it watches them: without it they are not used, or not renewed"
+        )
+    });
+    let how = format!("the operator does not grant them{}", certificates.unwrap_or_default());
     proposed.note(Handling::Changed, format!("permissions: {}", words.join("; ")), how);
 }
 
@@ -83,7 +87,11 @@ mod tests {
         note(&mut proposed, &of(&[before, json!({"rules": 1})]), &[Object::new(planned.clone()).unwrap()]);
         let [one] = &proposed.migration_results[..] else { panic!("{proposed:?}") };
         assert_eq!(one.what, "permissions: nodes *,delete; secrets get; leases.coordination.k8s.io get");
-        assert!(one.how.contains("certificates in Secrets"), "{}", one.how);
+        assert!(
+            one.how.contains("certificates in Secrets, the new ServiceAccount needs a role with get on"),
+            "{}",
+            one.how
+        );
         let mut same = ProposedCcm::default();
         note(&mut same, &of(std::slice::from_ref(&planned)), &[Object::new(planned).unwrap()]);
         assert!(same.migration_results.is_empty());

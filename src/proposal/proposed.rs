@@ -48,7 +48,7 @@ pub(crate) enum Handling {
     NotKept,
     Changed,
     Kept,
-    /// It had no effect.
+    /// Neither nodes nor load balancers depended on it.
     Unused,
 }
 
@@ -76,7 +76,8 @@ pub(crate) struct Input<'a> {
     pub(crate) name: &'a str,
     /// The name of the Secret, if the proposal needs one.
     pub(crate) secret_name: &'a str,
-    pub(crate) has_cloud_config: bool,
+    /// The configuration, if a flag gives it.
+    pub(crate) cloud_config: Option<&'a str>,
     pub(crate) has_credentials: bool,
 }
 

@@ -13,10 +13,11 @@ use crate::{
     cluster::read::{self, Error},
     facts::ccm::Ccm,
     object::{
-        Kind, PART_OF_LABEL, POD, SERVICE_ACCOUNT, items,
+        KUBE_SYSTEM, Kind, PART_OF_LABEL, POD, SERVICE_ACCOUNT, items,
         reference::{Reference, SECRET},
     },
     provider::{catalog::Catalog, kubernetes::KubernetesProvider},
+    text::boolean,
 };
 
 /// The number of objects in one request.
@@ -24,6 +25,11 @@ const PAGE: u32 = 250;
 
 /// The label of the default RBAC objects of the API server.
 const BOOTSTRAP: &str = "kubernetes.io/bootstrapping";
+
+/// The accounts in kube-system that the controllers of any cloud-controller-manager have with
+/// `--use-service-account-credentials`. kube-controller-manager has all but the first one, too.
+const OF_CONTROLLERS: [&str; 4] =
+    ["cloud-node-controller", "node-controller", "route-controller", "service-controller"];
 
 /// The kinds of objects that may run a cloud-controller-manager.
 const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "Pod"];
@@ -106,16 +112,18 @@ pub(crate) async fn permissions(client: &Client, migrated: &[Existing]) -> Resul
     for kind in WORKLOADS.into_iter().filter_map(Kind::named) {
         workloads.extend(read::list(client, kind, &existing.namespace, &ListParams::default().limit(PAGE)).await?);
     }
+    let account = read::get(client, &SERVICE_ACCOUNT, &existing.namespace, &existing.account).await?;
+    let account = account.as_ref().map(cleaned);
     let users = users(&workloads, migrated);
     if !users.is_empty() {
-        return Ok(Permissions { users, ..Permissions::default() });
+        return Ok(Permissions { account, users, ..Permissions::default() });
     }
     let mut bindings = Vec::new();
     for kind in BINDINGS.into_iter().filter_map(Kind::named) {
         bindings.extend(read::list(client, kind, "", &ListParams::default()).await?);
     }
     let (own, shared) = of_account(&bindings, existing);
-    let mut permissions = Permissions { shared, ..Permissions::default() };
+    let mut permissions = Permissions { account, shared, ..Permissions::default() };
     for object in own {
         match object {
             Own::Binding(binding) => permissions.objects.push(cleaned(binding)),
@@ -129,9 +137,7 @@ pub(crate) async fn permissions(client: &Client, migrated: &[Existing]) -> Resul
             }
         }
     }
-    if let Some(live) = read::get(client, &SERVICE_ACCOUNT, &existing.namespace, &existing.account).await? {
-        permissions.objects.push(cleaned(&live));
-    }
+    permissions.objects.extend(permissions.account.clone());
     Ok(permissions)
 }
 
@@ -177,13 +183,18 @@ fn is_made(object: &Value) -> bool {
     object["metadata"]["labels"][BOOTSTRAP].is_null()
 }
 
-/// Returns the bindings whose only subject is the account of a cloud-controller-manager, each with its role unless another binding shares
-/// the role, and the bindings with additional subjects.
+/// Returns the bindings whose only subjects are the account of a cloud-controller-manager and those of its controllers, each with its
+/// role unless another binding shares the role, and the bindings with additional subjects.
 fn of_account<'a>(bindings: &'a [Value], existing: &Existing) -> (Vec<Own<'a>>, Vec<String>) {
+    let has_accounts = existing.flag("use-service-account-credentials").and_then(boolean) == Some(true);
+    // Manifests bind the first account with and without the flag.
+    let count = if has_accounts { OF_CONTROLLERS.len() } else { 1 };
+    let is_account = |subject: &Value, namespace: &str, name: &str| {
+        subject["kind"] == "ServiceAccount" && subject["name"] == name && subject["namespace"] == namespace
+    };
     let is_it = |subject: &Value| {
-        subject["kind"] == "ServiceAccount"
-            && subject["name"] == existing.account.as_str()
-            && subject["namespace"] == existing.namespace.as_str()
+        is_account(subject, &existing.namespace, &existing.account)
+            || OF_CONTROLLERS.iter().take(count).any(|name| is_account(subject, KUBE_SYSTEM, name))
     };
     let has_it = |binding: &Value| items(&binding["subjects"]).iter().any(is_it);
     // Any other subject counts as another user, including users and groups.

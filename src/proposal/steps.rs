@@ -48,7 +48,9 @@ pub(crate) struct InitSteps {
 /// The permissions of the existing cloud-controller-manager.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Permissions {
-    /// The account, and the bindings and roles that only this account uses.
+    /// The account.
+    pub(crate) account: Option<Value>,
+    /// The account, and the bindings and roles that only this account uses, or accounts of its controllers.
     pub(crate) objects: Vec<Value>,
     /// Bindings with additional subjects.
     pub(crate) shared: Vec<String>,
@@ -136,7 +138,8 @@ impl StepsInput<'_> {
                 let namespace = quoted(self.operator_namespace);
                 let shown = "--output=jsonpath='{.spec.template.spec.containers[0].args}{\"\\n\"}'";
                 let get = format!("{} --namespace {namespace} get deployment {NAME} {shown}", self.kubectl());
-                let title = "The installation has to allow this: else install it again with";
+                let title =
+                    "The installation has to allow this, beside what it allows already: else install it again with";
                 steps.push(step(format!("{title} {}", joined(limits)), [get]));
             }
             let kubectl = self.access.kubectl_as(&format!("system:serviceaccount:{}:{NAME}", self.operator_namespace));
@@ -145,7 +148,8 @@ impl StepsInput<'_> {
                 format!("{kubectl} --namespace {} auth can-i watch {secret}", quoted(namespace))
             };
             let title = format!(
-                "The operator has to be allowed to read it: else install it again with --secrets {}",
+                "The operator has to be allowed to read it: else install it again with --secrets {}, and with the names that this flag \
+                 has already, because it replaces all of them",
                 quoted(&secrets.join(","))
             );
             if !secrets.is_empty() {
@@ -229,7 +233,12 @@ impl StepsInput<'_> {
         let each = || all.iter().enumerate().filter(is_first).map(|(_, one)| one);
         let stop = each().map(|one| self.stop(one, all));
         if let Some((namespace, lease)) = existing.lease() {
-            next.push(self.apply("Apply the files. The new pods start and wait for the lease: nothing acts twice"));
+            let twice = if all.iter().any(|one| one.is_node_manager) {
+                ". Only the node managers, which have no lease, both act, each on its own node, until the old one is deleted"
+            } else {
+                ": nothing acts twice"
+            };
+            next.push(self.apply(&format!("Apply the files. The new pods start and wait for the lease{twice}")));
             next.extend(stop);
             let (namespace, lease) = (quoted(namespace), quoted(lease));
             let shown = r#"--output=jsonpath='{.spec.holderIdentity}{"\n"}'"#;

@@ -65,7 +65,7 @@ fn proposed(live: &Value, found: &Found) -> ProposedCcm {
         minor: CLUSTER.minor,
         name: "main",
         secret_name: "new-secret",
-        has_cloud_config: false,
+        cloud_config: None,
         has_credentials: false,
     };
     keep::proposal(&existing, of_existing(&catalog, &existing).unwrap(), &input)
@@ -400,3 +400,5 @@ fn of_every_provider_all_is_kept_that_the_operator_would_install() {
 }
 
 mod existing;
+mod lost;
+mod published;

@@ -41,8 +41,9 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     controllers(args, seen, provider, &mut proposed)?;
     let secret_name = seen.secret_name(namespace, name).await?;
     if let Some(file) = &provider.descriptor.cloud_config {
-        let has_secret = provider.descriptor.credentials.is_some();
-        cloud_config(args, file, has_secret, &secret_name, &mut proposed)?;
+        if let Some(text) = configuration(args, file)? {
+            cloud_config(&text, file, provider.descriptor.credentials.is_some(), &secret_name, &mut proposed);
+        }
     } else if args.cloud_config.is_some() {
         bail!("--cloud-config: provider {name} reads no configuration");
     }
@@ -103,31 +104,35 @@ fn controllers(
     Ok(())
 }
 
-/// Puts the text of `--cloud-config` into the object, or into the Secret if it contains a secret.
+/// Returns the text of `--cloud-config`, or of the file that the user names if one is required.
+fn configuration(args: &InitArgs, file: &ConfigFile) -> anyhow::Result<Option<String>> {
+    let path = match &args.cloud_config {
+        Some(path) => path.clone(),
+        None if file.required => {
+            let question = format!("the file with the cloud's configuration ({})", file.file);
+            ask::value("--cloud-config", &question, None)?.into()
+        }
+        None => return Ok(None),
+    };
+    ask::text(&path).map(Some)
+}
+
+/// Puts a configuration into the object, or into the Secret if it contains a secret.
 pub(super) fn cloud_config(
-    args: &InitArgs,
+    text: &str,
     file: &ConfigFile,
     has_secret: bool,
     secret_name: &str,
     proposed: &mut ProposedCcm,
-) -> anyhow::Result<()> {
-    let text = match &args.cloud_config {
-        Some(path) => ask::text(path)?,
-        None if file.required => {
-            let question = format!("the file with the cloud's configuration ({})", file.file);
-            ask::text(ask::value("--cloud-config", &question, None)?.as_ref())?
-        }
-        None => return Ok(()),
-    };
+) {
     // A configuration that is the only input of the cloud-controller-manager also holds the credentials, whatever their keys.
     let is_all = file.required && !has_secret;
-    if !is_all && mask::text(&text) == text {
+    if !is_all && mask::text(text) == text {
         proposed.set("cloudConfig", json!({"inline": text}));
     } else {
         proposed.secret(secret_name).put(&file.file, text.as_bytes());
         proposed.set("cloudConfig", json!({"secretRef": {"name": secret_name, "key": file.file}}));
     }
-    Ok(())
 }
 
 /// Refers to the existing Secret, or adds a new one with the given credentials.

@@ -8,7 +8,7 @@ use crate::{
     plan::Plan,
     proposal::{
         existing::Existing,
-        keep, keep_place, lost_permissions,
+        keep, keep_node_manager, keep_place, keep_pod, lost_permissions,
         proposed::Input,
         provider::{Detected, of_existing},
         read,
@@ -25,6 +25,11 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     let descriptor = &provider.descriptor;
     let namespace = main.lease().map_or(main.namespace.as_str(), |(namespace, _)| namespace);
     let secret_name = seen.secret_name(namespace, &descriptor.name).await?;
+    // Flags provide the values that the API does not show.
+    let config = match (&args.cloud_config, &descriptor.cloud_config) {
+        (Some(path), Some(file)) => Some((ask::text(path)?, file)),
+        _ => None,
+    };
     let kept = |name: &str| {
         let input = Input {
             found: &found,
@@ -32,7 +37,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
             minor: seen.overview.cluster.minor,
             name,
             secret_name: &secret_name,
-            has_cloud_config: args.cloud_config.is_some(),
+            cloud_config: config.as_ref().map(|(text, _)| text.as_str()),
             has_credentials: args.credentials.is_some(),
         };
         keep::proposal(main, provider, &input)
@@ -45,21 +50,27 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
             break;
         }
     }
-    // Flags provide the values that the API does not show.
-    if let Some(file) = descriptor.cloud_config.as_ref().filter(|_| args.cloud_config.is_some()) {
-        fresh::cloud_config(args, file, descriptor.credentials.is_some(), &secret_name, &mut proposed)?;
+    if let Some((text, file)) = &config {
+        fresh::cloud_config(text, file, descriptor.credentials.is_some(), &secret_name, &mut proposed);
     }
     if let Some((path, needed)) = args.credentials.as_ref().zip(descriptor.credentials.as_ref()) {
         put(&mut proposed, &secret_name, ask::credentials(path, needed)?);
     }
     seen.leave_out_what_it_lacks(&mut proposed)?;
     let is_of_windows = |one: &Existing| one.is_beside(provider) && one.is_for_windows();
-    for manager in migrated.iter().filter(|one| is_of_windows(one)) {
-        keep_place::windows(&mut proposed, manager);
+    for manager in migrated.iter().filter(|one| one.is_beside(provider)) {
+        if manager.is_for_windows() {
+            keep_place::windows(&mut proposed, manager);
+        } else {
+            keep_node_manager::settings(&mut proposed, manager, provider);
+        }
     }
     // Helm deletes a release as a whole.
     let migrated: Vec<_> = migrated.into_iter().filter(|one| !is_of_windows(one) || one.helm.is_some()).collect();
     let permissions = read::permissions(&seen.client, &migrated).await?;
+    if let Some(account) = &permissions.account {
+        keep_pod::account(&mut proposed, account);
+    }
     if let Ok(plan) = Plan::of_ccm(&seen.catalog, &proposed.ccm(seen.overview.cluster)?) {
         lost_permissions::note(&mut proposed, &permissions, plan.objects());
     }

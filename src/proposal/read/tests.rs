@@ -63,3 +63,31 @@ fn an_account_that_others_use_stays() {
     assert_eq!(of(daemon_set.clone(), "own"), [""; 0]);
     assert_eq!(of(daemon_set, "default"), ["all pods that name no account"]);
 }
+
+#[test]
+fn the_bindings_of_the_accounts_of_controllers_belong_to_their_manager() {
+    let of = |account: &str, name: &str| {
+        let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": "kube-system"});
+        json!({
+            "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"kind": "ClusterRole", "name": name}, "subjects": [subject],
+        })
+    };
+    let mut all =
+        [of("cloud-node-controller", "a"), of("route-controller", "b"), of("node-controller", "c"), of("other", "d")];
+    // The API server's own.
+    all[2]["metadata"]["labels"] = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
+    let mut ccm = existing("acc");
+    let names = |ccm: &Existing| {
+        let (own, shared) = of_account(&all, ccm);
+        assert_eq!(shared, [""; 0]);
+        let name = |one: &Own| match one {
+            Own::Binding(binding) => text(&binding["metadata"]["name"]),
+            Own::Role(_, _, name) => format!("role {name}"),
+        };
+        own.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&ccm), ["a", "role a"], "manifests bind it without the flag, too");
+    ccm.flags.push(("use-service-account-credentials".to_owned(), Some("true".to_owned())));
+    assert_eq!(names(&ccm), ["a", "role a", "b", "role b"]);
+}

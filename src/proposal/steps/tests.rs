@@ -163,3 +163,31 @@ fn without_a_lease_the_operator_runs_before_the_old_one_is_stopped() {
     assert_eq!(commands(&first)[0], "ccm-operator init --from-existing --provider hcloud --dest-dir ./-/migration");
     assert!(!commands(&first).concat().contains("create namespace"));
 }
+
+#[test]
+fn two_node_managers_act_until_the_old_one_is_deleted() {
+    let (proposed, access) = (ProposedCcm::new("main", "azure", "kube-system"), Access::default());
+    let ccm = existing("Deployment", "ccm", &json!([]), &json!({}));
+    let mut manager = existing("DaemonSet", "manager", &json!([]), &json!({}));
+    manager.is_node_manager = true;
+    let input = input(&proposed, &access);
+    let titles = |all: &[Existing]| {
+        let next = input.migration(all, &Permissions::default()).next;
+        next.into_iter().map(|step| step.title).collect::<Vec<_>>().join("\n")
+    };
+    let alone = titles(std::slice::from_ref(&ccm));
+    assert!(alone.contains("nothing acts twice") && !alone.contains("node manager"), "{alone}");
+    let both = titles(&[ccm, manager]);
+    assert!(!both.contains("nothing acts twice") && both.contains("until the old one is deleted"), "{both}");
+}
+
+#[test]
+fn a_flag_that_replaces_its_defaults_is_not_printed_as_if_it_added_to_them() {
+    let mut proposed = ProposedCcm::new("main", "hcloud", "kube-system");
+    proposed.set("credentials.secretRef.name", "own");
+    let access = Access::default();
+    let input = StepsInput { has_operator: true, ..input(&proposed, &access) };
+    let titles: Vec<_> = input.first(&[]).next.into_iter().map(|step| step.title).collect();
+    let title = titles.iter().find(|title| title.contains("--secrets own")).unwrap();
+    assert!(title.contains("the names that this flag has already"), "{title}");
+}

@@ -26,6 +26,7 @@ fn what_only_shares_the_image_of_one_is_none() {
         ("Deployment", "own-name", "main", "oci-csi-controller-driver", false),
         ("Deployment", "oci-volume-provisioner", "main", "main", false),
         ("DaemonSet", "own-name", "oci-flexvolume-driver", "main", false),
+        ("Deployment", "cloud-controller-manager-admission-server", "main", "main", false),
     ] {
         for image in [OCI, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.34.0"] {
             let command = format!("/usr/local/bin/{program}");
@@ -109,7 +110,7 @@ fn only_of_one_that_is_certain_a_refusal_is_promised() {
         minor: CLUSTER.minor,
         name: "main",
         secret_name: "new-secret",
-        has_cloud_config: false,
+        cloud_config: None,
         has_credentials: false,
     };
     for (image, promise) in [
@@ -174,8 +175,11 @@ fn a_variable_that_the_provider_allows_is_kept_and_none_is_taken_out_of_a_secret
     assert!(to_do.contains("HCLOUD_SERVER_CACHE_MODE -> its value refers to another variable"), "{to_do}");
     assert!(to_do.contains("the variables of ConfigMap kube-system/absent"), "{to_do}");
     let lost = with(&kept, Handling::NotKept).join("\n");
-    assert!(lost.contains("variable HCLOUD_ENDPOINT") && lost.contains("variable HCLOUD_DEBUG"), "{lost}");
-    assert!(!lost.contains("variable token"), "{lost}");
+    assert!(lost.contains("variable HCLOUD_ENDPOINT") && !lost.contains("variable token"), "{lost}");
+    assert_eq!(
+        with(&kept, Handling::Unused).last().map(String::as_str),
+        Some("variable HCLOUD_DEBUG -> it only logs requests")
+    );
 }
 
 /// Azure's, as its chart installs it, with these controllers.

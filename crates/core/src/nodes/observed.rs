@@ -18,7 +18,8 @@ use crate::{
 const CCMS: [&str; 3] = ["cloud-controller-manager", "cloud-provider", "cloudstack-kubernetes-provider"];
 
 /// Parts of the names of other programs that contain one of [`CCMS`], or that run from the same image.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
+    "admission-server",
     "cloud-controller-manager-operator",
     "csi",
     "flexvolume",
@@ -27,6 +28,9 @@ const OTHERS: [&str; 6] = [
     // kube-vip has a controller for Services only.
     "kube-vip",
 ];
+
+/// The names of shells.
+const SHELLS: [&str; 5] = ["ash", "bash", "busybox", "dash", "sh"];
 
 /// Flags that almost every cloud-controller-manager needs.
 const CERTAIN: [&str; 2] = ["controllers", "cloud-provider"];
@@ -92,10 +96,10 @@ impl Program {
         let runs = |fits: fn(&Descriptor, &str) -> bool| {
             runs_image(live, |image| descriptors().any(|descriptor| fits(descriptor, image)))
         };
-        if runs(|one, image| one.container_of(image) == Some(CCM)) {
+        if runs(has_ccm) {
             return Some(Self { is_node_manager: false, is_certain: true });
         }
-        if runs(|one, image| one.node_manager.is_some() && one.container_of(image).is_some()) {
+        if runs(has_node_manager) {
             return Some(Self { is_node_manager: true, is_certain: true });
         }
         is_ccm(live).then(|| Self::named(container(&live["spec"])))
@@ -106,6 +110,16 @@ impl Program {
         let is_certain = CERTAIN.iter().any(|name| flag(container, name).is_some());
         Self { is_node_manager: false, is_certain }
     }
+}
+
+/// Whether an image is that of a provider's cloud-controller-manager.
+fn has_ccm(descriptor: &Descriptor, image: &str) -> bool {
+    descriptor.container_of(image) == Some(CCM)
+}
+
+/// Whether an image is that of another program of a provider with a node manager.
+fn has_node_manager(descriptor: &Descriptor, image: &str) -> bool {
+    descriptor.node_manager.is_some() && descriptor.container_of(image).is_some()
 }
 
 /// Whether a live pod runs a known image of a cloud-controller-manager and does not have the name of another program.
@@ -155,10 +169,24 @@ pub fn flag(container: &Value, name: &str) -> Option<String> {
     flags(container).into_iter().rev().find_map(|(flag, value)| value.filter(|_| flag == name))
 }
 
+/// Returns the container of the program that [`Program::of`] finds: by the images of these providers, wherever it is among the
+/// containers, or else as [`container`] does.
+pub fn program_container<'a, 'd, I: Iterator<Item = &'d Descriptor>>(
+    spec: &'a Value,
+    descriptors: impl Fn() -> I,
+) -> &'a Value {
+    let find = |fits: fn(&Descriptor, &str) -> bool| {
+        let is_it = |image: &str| descriptors().any(|descriptor| fits(descriptor, image));
+        let mut own = items(&spec["containers"]).iter().filter(|container| !is_other_program(container));
+        own.find(|container| container["image"].as_str().is_some_and(is_it))
+    };
+    find(has_ccm).or_else(|| find(has_node_manager)).unwrap_or_else(|| container(spec))
+}
+
 /// Returns the flags on the command line of a container, without hyphens, each with its value, if any.
 pub fn flags(container: &Value) -> Vec<(String, Option<String>)> {
-    let all = items(&container["command"]).iter().chain(items(&container["args"]));
-    let mut given = all.filter_map(Value::as_str).flat_map(str::split_whitespace).peekable();
+    let words = words(container);
+    let mut given = words.iter().map(String::as_str).peekable();
     let mut found = Vec::new();
     while let Some(argument) = given.next() {
         let bare = argument.trim_start_matches('-');
@@ -172,6 +200,68 @@ pub fn flags(container: &Value) -> Vec<(String, Option<String>)> {
         found.push((flag.to_owned(), value.map(|value| value.trim_matches(['"', '\'']).to_owned())));
     }
     found
+}
+
+/// Whether a container runs a script of a shell, in which `$` refers to a variable.
+pub fn runs_script(container: &Value) -> bool {
+    script(&arguments(container)).is_some()
+}
+
+fn arguments(container: &Value) -> Vec<&str> {
+    items(&container["command"]).iter().chain(items(&container["args"])).filter_map(Value::as_str).collect()
+}
+
+/// Returns the index of the script among the arguments of a shell.
+fn script(arguments: &[&str]) -> Option<usize> {
+    let is_shell = |one: &&str| one.rsplit('/').next().is_some_and(|name| SHELLS.contains(&name));
+    // `-c` may be combined with other options, as in `-ec`.
+    let is_option = |one: &&str| one.starts_with('-') && !one.starts_with("--") && one.ends_with('c');
+    let shell = arguments.iter().position(is_shell)?;
+    let option = arguments.iter().skip(shell).position(is_option)?;
+    Some(shell + option + 1).filter(|at| *at < arguments.len())
+}
+
+/// Returns the words of a command line. Only the script of a shell is split: in any other argument a space is part of the value.
+fn words(container: &Value) -> Vec<String> {
+    let arguments = arguments(container);
+    let plain = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    match script(&arguments) {
+        Some(at) => [shell_words(arguments[at]), plain(&arguments[at + 1..])].concat(),
+        None => plain(&arguments),
+    }
+}
+
+/// Returns the words of a script, without quotes, comments and escaped line breaks. It knows no operators.
+fn shell_words(script: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut quote) = (None::<String>, None::<char>);
+    let mut characters = script.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            // In single quotes a backslash is plain text.
+            (None | Some('"'), '\\') => {
+                if let Some(next) = characters.next().filter(|next| *next != '\n') {
+                    word.get_or_insert_default().push(next);
+                }
+            }
+            (None, '#') if word.is_none() => {
+                let _ = characters.by_ref().find(|next| *next == '\n');
+            }
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        // It has forms that are not known here.
+        return script.split_whitespace().map(str::to_owned).collect();
+    }
+    words.extend(word);
+    words
 }
 
 /// Returns the log from its last fatal line on; `None` if it has none.

@@ -4,6 +4,8 @@
 //! have other names, accounts and images.
 
 mod environment;
+mod migration;
+mod namespaces;
 mod nodes;
 
 use std::{
@@ -38,6 +40,8 @@ use crate::{
 };
 
 pub use crate::object::INSTANCE_LABEL;
+pub use migration::Migration;
+pub use namespaces::Namespaces;
 pub use nodes::{Answer, Names, NodeRules};
 
 /// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
@@ -108,45 +112,13 @@ pub struct Descriptor {
     /// The permissions of the cloud's own code, in addition to those that its controllers need on every cloud.
     #[serde(default)]
     pub permissions: Vec<NeededPermission>,
+    /// The settings that a migration from the cloud's own chart or manifests cannot keep.
+    #[serde(default)]
+    pub migration: Migration,
 }
 
 /// The flavor kubernetes of a provider.
 pub type KubernetesProvider = ProviderFlavor<Descriptor>;
-
-/// The namespaces that a cloud-controller-manager may run in.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Namespaces {
-    /// Any.
-    #[default]
-    Any,
-    /// Only `kube-system`, because its code has an object there.
-    KubeSystem,
-    /// Any except `kube-system`, because it reads every Secret of its namespace.
-    NotKubeSystem,
-}
-
-impl Namespaces {
-    /// Whether a namespace is allowed.
-    pub fn include(self, namespace: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::KubeSystem => namespace == NAMESPACE,
-            Self::NotKubeSystem => namespace != NAMESPACE,
-        }
-    }
-
-    /// Returns the human-readable restriction, if any.
-    pub fn words(self) -> Option<&'static str> {
-        match self {
-            Self::Any => None,
-            Self::KubeSystem => Some("it can only be in kube-system, because its code has an object there"),
-            Self::NotKubeSystem => {
-                Some("it reads every Secret of its namespace: give it one of its own, which is not kube-system")
-            }
-        }
-    }
-}
 
 /// An image.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]

@@ -79,6 +79,25 @@ fn a_pod_keeps_why_it_does_not_run_and_what_it_is_told() {
 }
 
 #[test]
+fn only_the_script_of_a_shell_is_split_at_spaces() {
+    let flags = |container: Value| {
+        let word = |(flag, value): (String, Option<String>)| format!("{flag}={}", value.unwrap_or_default());
+        flags(&container).into_iter().map(word).collect::<Vec<_>>()
+    };
+    let plain = json!({"command": ["/ccm", "--tags=prod team-a"], "args": ["--prefix", "a b", "--on", "--v=2"]});
+    assert_eq!(flags(plain.clone()), ["tags=prod team-a", "prefix=a b", "on=", "v=2"]);
+    let script = "set -e; # it's a comment\nexec /ccm --tags=\"prod team-a\" --name='it is' \\\n  --v 2";
+    for command in [json!(["/bin/sh", "-c", script]), json!(["/usr/bin/env", "bash", "-ec", script])] {
+        let container = json!({"command": command});
+        assert!(runs_script(&container) && !runs_script(&plain), "{command}");
+        assert_eq!(flags(container), ["e;=exec", "tags=prod team-a", "name=it is", "v=2"], "{command}");
+    }
+    assert_eq!(flags(json!({"command": ["sh", "-c", "echo it's; /ccm --v=2"]})), ["v=2"], "the quote has no end");
+    // Without a script the words of a shell are those of any program.
+    assert_eq!(flags(json!({"command": ["/bin/sh", "/start.sh", "--tags=a b"]})), ["tags=a b"]);
+}
+
+#[test]
 fn other_cloud_controller_managers_are_known_by_image_or_name() {
     let is = |name: &str, image: &str| {
         is_ccm(&json!({"metadata": {"name": name}, "spec": {"containers": [{"image": image}]}}))
@@ -98,6 +117,10 @@ fn other_cloud_controller_managers_are_known_by_image_or_name() {
         ("x", "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1"),
         ("kube-vip-cloud-provider-0", "ghcr.io/kube-vip/kube-vip-cloud-provider:v0.0.4"),
         ("azure-cloud-node-manager-1", "mcr.microsoft.com/oss/v2/kubernetes/azure-cloud-node-manager:v1"),
+        (
+            "digitalocean-cloud-controller-manager-admission-server-1",
+            "digitalocean/digitalocean-cloud-controller-manager-admission-server:v0.1.68",
+        ),
     ] {
         assert!(!is(name, image), "{name} {image}");
     }

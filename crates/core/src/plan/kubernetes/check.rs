@@ -1,5 +1,7 @@
 //! Requests of a `CloudControllerManager` that its provider cannot fulfill, and input that is missing (pure).
 
+use std::collections::BTreeMap;
+
 use super::flags;
 use crate::{
     facts::ccm::{Ccm, Controller},
@@ -27,13 +29,24 @@ pub(super) fn api(_: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
 
 pub(super) fn arguments(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let (given, allowed) = (&ccm.spec.arguments, &descriptor.allowed_arguments);
-    let unknown = given.keys().find(|flag| !allowed.contains(flag));
-    let problem = unknown.map(|unknown| not_allowed(descriptor, unknown, allowed));
+    let unknown = || given.keys().find(|flag| !allowed.contains(flag));
+    let problem = referring(given).or_else(|| Some(not_allowed(descriptor, unknown()?, allowed)));
     unfit("arguments", problem.or_else(|| flags::problem(&descriptor.name, given))?)
 }
 
 pub(super) fn feature_gates(_: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
-    unfit("featureGates", flags::unfit_gate(&ccm.spec.feature_gates)?)
+    let referring = ccm.spec.feature_gates.keys().find(|gate| gate.contains(VARIABLE));
+    let problem = referring.map(|gate| format!("the name {gate} refers to a variable by $(): write the text itself"));
+    unfit("featureGates", problem.or_else(|| flags::unfit_gate(&ccm.spec.feature_gates))?)
+}
+
+/// The beginning of a reference to a variable of the container. Kubernetes replaces it, even by a credential.
+const VARIABLE: &str = "$(";
+
+/// Returns the problem of the first value that refers to a variable.
+fn referring(values: &BTreeMap<String, String>) -> Option<String> {
+    let (name, _) = values.iter().find(|(_, value)| value.contains(VARIABLE))?;
+    Some(format!("the value of {name} refers to a variable by $(): write the text itself"))
 }
 
 fn not_allowed(descriptor: &Descriptor, unknown: &str, allowed: &[String]) -> String {
@@ -43,9 +56,8 @@ fn not_allowed(descriptor: &Descriptor, unknown: &str, allowed: &[String]) -> St
 
 pub(super) fn environment(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let allowed = &descriptor.allowed_environment;
-    // Kubernetes would replace it, even by a credential.
-    if let Some((name, _)) = ccm.spec.environment.iter().find(|(_, value)| value.contains("$(")) {
-        return unfit("environment", format!("the value of {name} refers to a variable by $(): write the text itself"));
+    if let Some(problem) = referring(&ccm.spec.environment) {
+        return unfit("environment", problem);
     }
     if let Some((name, _)) = ccm.spec.environment.iter().find(|(_, value)| value.chars().any(char::is_control)) {
         return unfit("environment", format!("the value of {name} has a control character, such as a line break"));

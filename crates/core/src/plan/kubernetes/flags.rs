@@ -174,8 +174,7 @@ pub(super) fn problem(provider: &str, arguments: &Arguments) -> Option<String> {
 
 fn refused(provider: &str, flag: &str, value: &str) -> Option<String> {
     let known = known(provider, flag)?;
-    // Kubernetes replaces a variable in it, so the value is not known here.
-    if value.contains("$(") || known.kind.accepts(value) {
+    if known.kind.accepts(value) {
         return None;
     }
     Some(format!("{flag}: {} is not {} such as {}", shown(value), known.kind.words(), known.example))

@@ -291,6 +291,24 @@ fn a_version_is_compared_with_the_tags_of_the_repository_that_it_is_pulled_from(
 }
 
 #[test]
+fn no_flag_holds_the_value_of_a_variable() {
+    for (spec, expected) in [
+        (
+            json!({"arguments": {"--nodebalancer-prefix": "$(LINODE_API_TOKEN)"}}),
+            "spec.arguments: the value of --nodebalancer-prefix refers to a variable by $()",
+        ),
+        (
+            json!({"featureGates": {"$(LINODE_API_TOKEN)": true}}),
+            "spec.featureGates: the name $(LINODE_API_TOKEN) refers to a variable by $()",
+        ),
+    ] {
+        let problem = problem(ccm("linode", spec));
+        assert!(problem.contains(expected), "{problem}");
+    }
+    assert!(planned(ccm("linode", json!({"arguments": {"--nodebalancer-prefix": "prod$"}}))).is_ok());
+}
+
+#[test]
 fn only_allowed_variables_reach_the_cloud_controller_manager() {
     let variables = json!({"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "ROBOT_ENABLED": "true"});
     let objects = planned(ccm("hcloud", json!({"environment": variables}))).unwrap();
