@@ -305,7 +305,7 @@ fn no_flag_holds_the_value_of_a_variable() {
         let problem = problem(ccm("linode", spec));
         assert!(problem.contains(expected), "{problem}");
     }
-    assert!(planned(ccm("linode", json!({"arguments": {"--nodebalancer-prefix": "prod$"}}))).is_ok());
+    assert!(planned(ccm("linode", json!({"arguments": {"--nodebalancer-tags": "prod$"}}))).is_ok());
 }
 
 #[test]
