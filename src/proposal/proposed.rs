@@ -14,7 +14,10 @@ use crate::{
         cluster::Cluster,
     },
     object::{KUBE_SYSTEM, place, reference::Reference},
-    text::mask::{self, is_secret_key},
+    text::{
+        boolean,
+        mask::{self, is_secret_key},
+    },
 };
 
 #[derive(Clone, Debug, Default)]
@@ -189,7 +192,8 @@ fn is_secret(key: &str, value: &Value) -> bool {
     match value {
         Value::Object(object) => object.iter().any(|(key, value)| is_secret(key, value)),
         Value::Array(items) => items.iter().any(|item| is_secret(key, item)),
-        Value::String(text) => is_secret_key(key) || mask::text(text) != *text,
+        // A switch such as --enable-token-health-checker is none.
+        Value::String(text) => (is_secret_key(key) && boolean(text).is_none()) || mask::text(text) != *text,
         _ => false,
     }
 }

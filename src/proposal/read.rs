@@ -17,7 +17,6 @@ use crate::{
         reference::{Reference, SECRET},
     },
     provider::{catalog::Catalog, kubernetes::KubernetesProvider},
-    text::boolean,
 };
 
 /// The number of objects in one request.
@@ -26,10 +25,9 @@ const PAGE: u32 = 250;
 /// The label of the default RBAC objects of the API server.
 const BOOTSTRAP: &str = "kubernetes.io/bootstrapping";
 
-/// The accounts in kube-system that the controllers of any cloud-controller-manager have with
-/// `--use-service-account-credentials`. kube-controller-manager has all but the first one, too.
-const OF_CONTROLLERS: [&str; 4] =
-    ["cloud-node-controller", "node-controller", "route-controller", "service-controller"];
+/// The account in kube-system that a cloud-controller-manager may have for its node controller. Manifests bind it with and without
+/// `--use-service-account-credentials`. kube-controller-manager uses the accounts of the other controllers, too.
+const OF_NODE_CONTROLLER: &str = "cloud-node-controller";
 
 /// The kinds of objects that may run a cloud-controller-manager.
 const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "Pod"];
@@ -183,18 +181,15 @@ fn is_made(object: &Value) -> bool {
     object["metadata"]["labels"][BOOTSTRAP].is_null()
 }
 
-/// Returns the bindings whose only subjects are the account of a cloud-controller-manager and those of its controllers, each with its
+/// Returns the bindings whose only subjects are the account of a cloud-controller-manager and that of its node controller, each with its
 /// role unless another binding shares the role, and the bindings with additional subjects.
 fn of_account<'a>(bindings: &'a [Value], existing: &Existing) -> (Vec<Own<'a>>, Vec<String>) {
-    let has_accounts = existing.flag("use-service-account-credentials").and_then(boolean) == Some(true);
-    // Manifests bind the first account with and without the flag.
-    let count = if has_accounts { OF_CONTROLLERS.len() } else { 1 };
     let is_account = |subject: &Value, namespace: &str, name: &str| {
         subject["kind"] == "ServiceAccount" && subject["name"] == name && subject["namespace"] == namespace
     };
     let is_it = |subject: &Value| {
         is_account(subject, &existing.namespace, &existing.account)
-            || OF_CONTROLLERS.iter().take(count).any(|name| is_account(subject, KUBE_SYSTEM, name))
+            || is_account(subject, KUBE_SYSTEM, OF_NODE_CONTROLLER)
     };
     let has_it = |binding: &Value| items(&binding["subjects"]).iter().any(is_it);
     // Any other subject counts as another user, including users and groups.

@@ -65,7 +65,7 @@ fn an_account_that_others_use_stays() {
 }
 
 #[test]
-fn the_bindings_of_the_accounts_of_controllers_belong_to_their_manager() {
+fn the_bindings_of_the_account_of_its_node_controller_belong_to_it() {
     let of = |account: &str, name: &str| {
         let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": "kube-system"});
         json!({
@@ -73,21 +73,13 @@ fn the_bindings_of_the_accounts_of_controllers_belong_to_their_manager() {
             "roleRef": {"kind": "ClusterRole", "name": name}, "subjects": [subject],
         })
     };
-    let mut all =
-        [of("cloud-node-controller", "a"), of("route-controller", "b"), of("node-controller", "c"), of("other", "d")];
-    // The API server's own.
-    all[2]["metadata"]["labels"] = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
-    let mut ccm = existing("acc");
-    let names = |ccm: &Existing| {
-        let (own, shared) = of_account(&all, ccm);
-        assert_eq!(shared, [""; 0]);
-        let name = |one: &Own| match one {
-            Own::Binding(binding) => text(&binding["metadata"]["name"]),
-            Own::Role(_, _, name) => format!("role {name}"),
-        };
-        own.iter().map(name).collect::<Vec<_>>()
+    // kube-controller-manager uses the last ones, too.
+    let all = [of("cloud-node-controller", "a"), of("route-controller", "b"), of("node-controller", "c")];
+    let (own, shared) = of_account(&all, &existing("acc"));
+    assert_eq!(shared, [""; 0]);
+    let name = |one: &Own| match one {
+        Own::Binding(binding) => text(&binding["metadata"]["name"]),
+        Own::Role(_, _, name) => format!("role {name}"),
     };
-    assert_eq!(names(&ccm), ["a", "role a"], "manifests bind it without the flag, too");
-    ccm.flags.push(("use-service-account-credentials".to_owned(), Some("true".to_owned())));
-    assert_eq!(names(&ccm), ["a", "role a", "b", "role b"]);
+    assert_eq!(own.iter().map(name).collect::<Vec<_>>(), ["a", "role a"]);
 }
