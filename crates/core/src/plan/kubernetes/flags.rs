@@ -118,7 +118,7 @@ const fn of(cloud: &'static str, name: &'static str, kind: Kind, example: &'stat
     Flag { cloud: Some(cloud), name, kind, example }
 }
 
-static FLAGS: [Flag; 23] = [
+static FLAGS: [Flag; 24] = [
     common("--concurrent-node-syncs", Kind::Workers, "5"),
     common("--concurrent-service-syncs", Kind::Workers, "5"),
     common(BURST, Kind::Int32, "30"),
@@ -132,6 +132,7 @@ static FLAGS: [Flag; 23] = [
     common("--route-reconciliation-period", Kind::Duration, "1m30s"),
     of("linode", "--disable-nodebalancer-vpc-backends", Kind::Bool, "true"),
     of("linode", "--enable-ipv6-for-loadbalancers", Kind::Bool, "true"),
+    of("linode", "--enable-ipv6-for-nodebalancer-backends", Kind::Bool, "true"),
     of("linode", "--enable-token-health-checker", Kind::Bool, "true"),
     of("linode", "--nodebalancer-backend-ipv4-subnet-id", Kind::Int64, "1234"),
     of("linode", "--nodebalancer-prefix", Kind::Prefix, "ccm"),
