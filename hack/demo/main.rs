@@ -135,7 +135,7 @@ async fn converge(narrator: &Narrator, lab: &Lab) -> Result<Operator> {
     let writes = requests.iter().filter(|request| request.counts_as_write()).count();
     narrator.say(&format!(
         "Start to Available, rollout included: {}. That took {} requests, {writes} of them writes; {:.2} s of processor \
-         time; {:.1} MiB of memory.",
+         time; {:.1} MiB of memory. This build compiles fast and is not optimized: README.md has the figures of a release.",
         duration(reported - started),
         requests.len(),
         operator.cpu_seconds(),
