@@ -1,40 +1,37 @@
 //! Logs the conditions that a process waits for, if it waits for long (IO). Until then only `/readyz` and SIGUSR1 show them.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use tracing::{info, warn};
 
 use crate::grace::TRANSIENT_ERROR_GRACE;
 
-/// The conditions that the process waits for.
+/// The conditions that the process waits for: each with the time since which it does, and whether it was logged.
 #[derive(Default)]
-pub(super) struct Waiting {
-    conditions: Vec<String>,
-    /// The time since which they are the same.
-    since: Option<Instant>,
-    is_logged: bool,
-}
+pub(super) struct Waiting(BTreeMap<String, (Instant, bool)>);
 
 impl Waiting {
-    /// Notes the conditions after a pass. Logs them once they have lasted for the grace period, and logs their end. Returns the time at
-    /// which they will have lasted that long.
+    /// Notes the conditions after a pass. Logs each once it has lasted for the grace period, and its end. Returns the time at which the next
+    /// one will have lasted that long.
     pub(super) fn set(&mut self, conditions: &[String], now: Instant) -> Option<Instant> {
-        if conditions.is_empty() {
-            if self.is_logged {
-                info!("no longer waiting: {}", self.conditions.join("; "));
+        self.0.retain(|condition, (_, is_logged)| {
+            let stays = conditions.contains(condition);
+            if *is_logged && !stays {
+                info!("no longer waiting: {condition}");
             }
-            *self = Self::default();
-            return None;
+            stays
+        });
+        for condition in conditions {
+            self.0.entry(condition.clone()).or_insert((now, false));
         }
-        if self.conditions != conditions {
-            (self.conditions, self.since, self.is_logged) = (conditions.to_vec(), Some(now), false);
+        for (condition, (since, is_logged)) in &mut self.0 {
+            if !*is_logged && now.duration_since(*since) >= TRANSIENT_ERROR_GRACE {
+                warn!("still waiting after {} s: {condition}", TRANSIENT_ERROR_GRACE.as_secs());
+                *is_logged = true;
+            }
         }
-        let logged_at = self.since.unwrap_or(now) + TRANSIENT_ERROR_GRACE;
-        if now >= logged_at && !self.is_logged {
-            warn!("still waiting after {} s: {}", TRANSIENT_ERROR_GRACE.as_secs(), conditions.join("; "));
-            self.is_logged = true;
-        }
-        (!self.is_logged).then_some(logged_at)
+        let unlogged = self.0.values().filter(|(_, is_logged)| !is_logged);
+        unlogged.map(|(since, _)| *since + TRANSIENT_ERROR_GRACE).min()
     }
 }
 
@@ -45,22 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_long_wait_is_logged_and_only_once() {
+    fn each_long_wait_is_logged_once_whatever_else_comes_and_goes() {
         let (mut waiting, start) = (Waiting::default(), Instant::now());
-        let one = ["the version".to_owned()];
+        let [version, nodes] = ["the version", "the nodes"].map(str::to_owned);
+        let both = [version.clone(), nodes.clone()];
         let due = start + TRANSIENT_ERROR_GRACE;
-        assert_eq!(waiting.set(&one, start), Some(due));
-        assert_eq!(waiting.set(&one, start + Duration::from_secs(1)), Some(due), "the same condition");
-        assert!(!waiting.is_logged);
-        assert_eq!(waiting.set(&one, due), None);
-        assert!(waiting.is_logged);
-        let other = ["the nodes".to_owned()];
-        assert_eq!(
-            waiting.set(&other, due),
-            Some(due + TRANSIENT_ERROR_GRACE),
-            "a new condition has a period of its own"
-        );
-        assert_eq!(waiting.set(&[], due), None);
-        assert!(waiting.conditions.is_empty() && !waiting.is_logged);
+        let later = start + Duration::from_secs(1);
+        assert_eq!(waiting.set(std::slice::from_ref(&version), start), Some(due));
+        assert_eq!(waiting.set(&both, later), Some(due), "the first one");
+        let logged = |waiting: &Waiting| waiting.0.values().filter(|(_, is_logged)| *is_logged).count();
+        assert_eq!((waiting.set(&both, due), logged(&waiting)), (Some(later + TRANSIENT_ERROR_GRACE), 1));
+        assert_eq!((waiting.set(std::slice::from_ref(&version), due), logged(&waiting)), (None, 1));
+        assert_eq!((waiting.set(&[], due), logged(&waiting)), (None, 0));
     }
 }

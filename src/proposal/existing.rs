@@ -161,15 +161,29 @@ impl Existing {
         self.flag(name).and_then(boolean) != Some(false)
     }
 
-    /// Returns the namespace and the name of the leader election lease; `None` without leader election, or with another resource.
+    /// Returns the namespace and the name of the leader election lease; `None` without leader election, with another resource, or if the
+    /// flags refer to variables that the API does not show.
     pub(crate) fn lease(&self) -> Option<(&str, &str)> {
+        const REFERENCE: &str = "$(";
+        let is_open = |flag: &str| self.flag(flag).is_some_and(|value| value.contains(REFERENCE));
+        if ["leader-elect", "leader-elect-resource-lock", "leader-elect-resource-name"].iter().any(|flag| is_open(flag))
+        {
+            return None;
+        }
         // Old versions use a lease together with another resource.
         let is_lease = self.flag("leader-elect-resource-lock").is_none_or(|lock| lock.ends_with("leases"));
         let is_on = self.is_on("leader-elect") && is_lease;
-        is_on.then(|| {
-            let namespace = self.flag("leader-elect-resource-namespace").unwrap_or(DEFAULT_LEASE.0);
-            (namespace, self.flag("leader-elect-resource-name").unwrap_or(DEFAULT_LEASE.1))
-        })
+        let namespace = match self.flag("leader-elect-resource-namespace") {
+            None => DEFAULT_LEASE.0,
+            Some(value) if value.contains(REFERENCE) => {
+                let variable = value.strip_prefix(REFERENCE)?.strip_suffix(')')?;
+                // The only field of a pod that is the name of a namespace.
+                self.environment.get(variable).filter(|source| **source == VariableSource::Field)?;
+                &self.namespace
+            }
+            Some(value) => value,
+        };
+        is_on.then(|| (namespace, self.flag("leader-elect-resource-name").unwrap_or(DEFAULT_LEASE.1)))
     }
 
     /// Returns the health port.

@@ -9,6 +9,9 @@ use super::{
 };
 use crate::{api::spec::Logging, facts::ccm::ONLY, provider::kubernetes::KubernetesProvider, text::boolean};
 
+/// The highest value of `spec.logging.verbosity`.
+const HIGHEST_LEVEL: u8 = 6;
+
 /// The candidate ports while two cloud-controller-managers run.
 const PORTS: [u16; 5] = [10258, 10268, 10278, 10288, 10298];
 
@@ -30,11 +33,17 @@ pub(crate) fn proposal(existing: &Existing, provider: &KubernetesProvider, input
         );
     }
     keep_controllers::controllers(&mut proposed, existing, provider, input);
-    leader_election(&mut proposed, existing);
-    port(&mut proposed, existing, input);
+    leader_election(&mut proposed, existing, lease);
+    port(&mut proposed, existing, input, lease.is_some());
     let level = existing.flag("v").and_then(|level| level.parse::<u8>().ok());
-    if let Some(level) = level.map(|level| level.min(6)).filter(|level| *level != Logging::default().verbosity) {
-        proposed.set("logging.verbosity", level);
+    if let Some(most) = level.map(|level| level.min(HIGHEST_LEVEL)).filter(|most| *most != Logging::default().verbosity)
+    {
+        proposed.set("logging.verbosity", most);
+    }
+    if let Some(level) = level.filter(|level| *level > HIGHEST_LEVEL) {
+        let how =
+            format!("spec.logging.verbosity: {HIGHEST_LEVEL}, because above it the bodies of requests are logged");
+        proposed.note(Handling::Changed, format!("--v={level}"), how);
     }
     feature_gates(&mut proposed, existing);
     keep_arguments::arguments(&mut proposed, existing, provider);
@@ -58,8 +67,8 @@ pub(crate) fn proposal(existing: &Existing, provider: &KubernetesProvider, input
     proposed
 }
 
-fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
-    let Some((namespace, name)) = existing.lease() else {
+fn leader_election(proposed: &mut ProposedCcm, existing: &Existing, lease: Option<(&str, &str)>) {
+    let Some((namespace, name)) = lease else {
         let until = if existing.is_certain {
             "until then the check other-ccm refuses"
         } else {
@@ -80,11 +89,11 @@ fn leader_election(proposed: &mut ProposedCcm, existing: &Existing) {
     }
 }
 
-fn port(proposed: &mut ProposedCcm, existing: &Existing, input: &Input) {
+fn port(proposed: &mut ProposedCcm, existing: &Existing, input: &Input, shares_lease: bool) {
     let own = existing.port();
     // The existing cloud-controller-manager frees its port if it is stopped first.
     let is_free = |port: &u16| !input.taken_ports.contains(port) && (*port != own || !existing.is_on_host());
-    let wanted = if existing.lease().is_none() && own >= 1024 {
+    let wanted = if !shares_lease && own >= 1024 {
         Some(own)
     } else {
         [own].iter().chain(&PORTS).copied().find(|port| *port >= 1024 && is_free(port))

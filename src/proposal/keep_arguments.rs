@@ -35,14 +35,21 @@ const FIELDS: [&str; 16] = [
 ];
 
 /// Those on which nodes, load balancers or routes depend, each with the way to keep a value that the API does not show.
-const BY_HAND: [(&str, &str); 6] = [
+const BY_HAND: [(&str, &str); 10] = [
     ("cloud-config", "give the configuration with --cloud-config"),
     ("cluster-cidr", "write it into spec.network.podCIDRs, and set spec.controllers.route if there are routes today"),
     ("cluster-name", "write it into spec.clusterName, or load balancers and routes get other names"),
     ("configure-cloud-routes", "set spec.controllers.route"),
     ("controllers", "set spec.controllers"),
     ("feature-gates", "write it into spec.featureGates"),
+    ("leader-elect", LEASE),
+    ("leader-elect-resource-lock", LEASE),
+    ("leader-elect-resource-name", LEASE),
+    ("leader-elect-resource-namespace", LEASE),
 ];
+
+/// The effect of a lease that the API does not show.
+const LEASE: &str = "which lease the old one has is not known, so that it has to be stopped first";
 
 /// Flags with their default values.
 const DEFAULTS: [(&str, &str); 4] = [
@@ -126,7 +133,12 @@ pub(super) fn without_open(
 ) -> Existing {
     let mut closed = existing.with_config_maps(input.found);
     let open = closed.open_flags();
+    let has_lease = existing.lease().is_some();
     for (flag, (_, what)) in given(existing).into_iter().filter(|(flag, _)| open.contains(*flag)) {
+        // The namespace of the pods is known.
+        if has_lease && flag == "leader-elect-resource-namespace" {
+            continue;
+        }
         let is_allowed = provider.descriptor.allowed_arguments.iter().any(|one| one.trim_start_matches('-') == flag);
         let by_hand = BY_HAND.iter().find(|(known, _)| *known == flag).map(|(_, by_hand)| *by_hand);
         let by_hand = by_hand.or(is_allowed.then_some("write it into spec.arguments, if it is no secret"));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     existing::Existing,
+    keep_environment,
     proposed::{Handling, Input, ProposedCcm},
     values::VariableValue,
 };
@@ -33,6 +34,8 @@ pub(super) fn controllers(
     if !has_routes(proposed, existing, provider, input) {
         on.retain(|controller| *controller != Controller::Route);
     }
+    let off = keep_environment::switched_off(existing, provider, input);
+    on.retain(|controller| !off.contains(controller));
     // A node manager on each node replaces this controller.
     let has_node_manager = provider.descriptor.node_manager.is_some();
     for controller in Controller::ALL {
@@ -54,6 +57,8 @@ pub(super) fn controllers(
                 "spec.controllers.cloudNodeLifecycle is Rehearsal: the status names them, and nobody deletes them until you set \
                  Enabled",
             ),
+            // The variable that turns it off has a line.
+            _ if off.contains(&controller) => {}
             Controller::CloudNode if !is_on && has_node_manager => {}
             Controller::CloudNode | Controller::CloudNodeLifecycle | Controller::Service if !is_on => {
                 proposed.set(&path, "Disabled");

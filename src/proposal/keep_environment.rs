@@ -62,6 +62,10 @@ pub(super) fn environment(
                     proposed.note(Handling::ToDo, what, how);
                 }
             }
+            (VariableSource::Key(reference, ..), Some(field), _) => {
+                let how = format!("write its value into spec.proxy.{field}, if it is no secret");
+                proposed.note(Handling::ToDo, format!("{what} ({reference})"), how);
+            }
             (_, _, Some(states)) => switch(proposed, existing, (name, origin), states, input),
             (VariableSource::Literal(value), ..) if ours(name).as_ref() == Some(value) => {}
             (VariableSource::Field, ..) => {}
@@ -104,6 +108,25 @@ fn api_server(proposed: &mut ProposedCcm, existing: &Existing) {
     }
 }
 
+/// Returns the controllers that variables turn off.
+pub(super) fn switched_off(existing: &Existing, provider: &KubernetesProvider, input: &Input) -> Vec<Controller> {
+    let switches = provider.descriptor.migration.switches.iter();
+    let known = switches.filter_map(|(name, states)| match existing.value(name, input.found) {
+        VariableValue::Known(value) => Some(off(states, &value)),
+        VariableValue::Absent | VariableValue::Unknown => None,
+    });
+    known.flatten().collect()
+}
+
+/// Returns the controllers that a value of a variable turns off. Hetzner's variables are booleans of Go, Scaleway's a list.
+fn off(states: &BTreeMap<String, Vec<Controller>>, value: &str) -> Vec<Controller> {
+    let is = |state: &str, one: &str| {
+        one.eq_ignore_ascii_case(state) || boolean(one).is_some_and(|one| boolean(state) == Some(one))
+    };
+    let is_given = |state: &str| value.split(',').any(|one| is(state, one));
+    states.iter().filter(|(state, _)| is_given(state)).flat_map(|(_, off)| off.iter().copied()).collect()
+}
+
 /// Keeps a variable that turns controllers off with one of these values.
 fn switch(
     proposed: &mut ProposedCcm,
@@ -121,12 +144,7 @@ fn switch(
             return proposed.note(Handling::NotKept, what, how);
         }
     };
-    // Hetzner's are booleans of Go, Scaleway's a list.
-    let is = |state: &str, one: &str| {
-        one.eq_ignore_ascii_case(state) || boolean(one).is_some_and(|one| boolean(state) == Some(one))
-    };
-    let is_given = |state: &str| value.split(',').any(|one| is(state, one));
-    let off: Vec<_> = states.iter().filter(|(state, _)| is_given(state)).flat_map(|(_, off)| off).collect();
+    let off = off(states, &value);
     for controller in &off {
         proposed.set(&format!("controllers.{}", controller.field()), "Disabled");
     }

@@ -135,8 +135,15 @@ impl Lost {
             });
         }
         let is_kept_object = |source: &Value| {
-            let names = [&source["secret"]["name"], &source["configMap"]["name"]];
-            kept.iter().any(|(reference, _)| names.iter().any(|name| **name == *reference.name))
+            let of = |reference: Reference, source: &Value| {
+                let keys = keys_of(source, input, &reference);
+                !keys.is_empty() && keys.iter().all(|key| kept.contains(&(reference.clone(), key.clone())))
+            };
+            let name = |kind: &str| source[kind]["name"].as_str();
+            let namespace = &existing.namespace;
+            name("secret").is_some_and(|name| of(Reference::secret(namespace, name), &source["secret"]))
+                || name("configMap")
+                    .is_some_and(|name| of(Reference::config_map(namespace, name), &source["configMap"]))
         };
         if !sources.is_empty() && sources.iter().all(is_kept_object) {
             return None;
@@ -149,10 +156,7 @@ impl Lost {
         };
         let what = format!("volume {name} ({reference})");
         let is_kept = |key: &String| is_credential(provider, key) || kept.contains(&(reference.clone(), key.clone()));
-        let keys: Vec<String> = match source["items"].as_array() {
-            Some(items) => items.iter().map(|item| text(&item["key"])).collect(),
-            None => keys(input, &reference),
-        };
+        let keys = keys_of(source, input, &reference);
         if keys.is_empty() && kept.iter().any(|(other, _)| *other == reference) {
             return None;
         }
@@ -205,7 +209,11 @@ fn is_credential(provider: &KubernetesProvider, key: &str) -> bool {
     })
 }
 
-fn keys(input: &Input, reference: &Reference) -> Vec<String> {
+/// Returns the keys of an object that a volume mounts.
+fn keys_of(source: &Value, input: &Input, reference: &Reference) -> Vec<String> {
+    if let Some(items) = source["items"].as_array() {
+        return items.iter().map(|item| text(&item["key"])).collect();
+    }
     let data = input.found.get(reference).and_then(|object| object["data"].as_object());
     data.into_iter().flatten().map(|(key, _)| key.clone()).collect()
 }

@@ -49,6 +49,10 @@ pub(crate) fn settings(proposed: &mut ProposedCcm, manager: &Existing, provider:
             proposed.note(Handling::NotKept, format!("{field}{of}"), how);
         }
     }
+    for (reference, _) in &manager.environment_from {
+        let how = "the operator's node manager does not have them: look at what the program reads from it";
+        proposed.note(Handling::NotKept, format!("the variables of {reference}{of}"), how);
+    }
     keep_pod::common_fields(proposed, &manager.pod, &of);
     keep_pod::containers(proposed, manager, provider, &of);
     for volume in items(&manager.pod["volumes"]).iter().filter(|volume| !volume["emptyDir"].is_object()) {

@@ -232,7 +232,10 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let Input { generation, validation, cluster, nodes, gone_nodes, guard, now, .. } = input;
     let workload = input.workload.as_ref().unwrap_or(&previous.workload);
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
-        let before = previous.conditions.iter().find(|one| one.type_ == type_ && one.status == status);
+        // The time of the pods to start begins when they are all that is missing.
+        let is_other = |one: &Condition| type_ == RECONCILING && reason == NO_POD_READY && one.reason != reason;
+        let same = |one: &&Condition| one.type_ == type_ && one.status == status && !is_other(one);
+        let before = previous.conditions.iter().find(same);
         Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),

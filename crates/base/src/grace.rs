@@ -20,7 +20,8 @@ pub const DENIED_GRACE: Duration = Duration::from_secs(30);
 /// An attempt to initialize a node, or the start of a pod, until it counts as failed. Our own choice.
 pub const ATTEMPT_GRACE: Duration = Duration::from_secs(30);
 
-/// The start of a pod whose image may have to be pulled, until its node is reported to wait for an unknown cause. Our own choice.
+/// The start of a pod whose image may have to be pulled, until its node is reported to wait for an unknown cause, or a
+/// `CloudControllerManager` without a ready pod to be stalled. Our own choice.
 pub const IMAGE_PULL_GRACE: Duration = Duration::from_secs(300);
 
 /// A node field that another component sets (the taint of the kubelet, the addresses), until it counts as missing. Our own choice.

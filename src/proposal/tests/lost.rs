@@ -33,6 +33,71 @@ fn a_file_that_the_configuration_names_is_not_lost_in_silence() {
 }
 
 #[test]
+fn a_projected_volume_is_kept_only_with_its_keys() {
+    let mut set = Set::of("openstack");
+    let config = "[Global]\nca-file=/etc/config/ca.cert\n";
+    put(&mut set.found, "Secret", "kube-system", "cloud-config", &json!({"cloud.conf": config, "ca.cert": "x"}));
+    let volume = |keys: Value| {
+        let items: Vec<_> = keys.as_array().unwrap().iter().map(|key| json!({"key": key, "path": key})).collect();
+        json!({"name": "cloud-config-volume", "projected": {"sources": [{"secret": {"name": "cloud-config", "items": items}}]}})
+    };
+    let mut lost = |keys: Value| {
+        let volumes = set.pod()["volumes"].as_array_mut().unwrap();
+        let place = volumes.iter_mut().find(|one| one["name"] == "cloud-config-volume").unwrap();
+        *place = volume(keys);
+        let found = set.proposed();
+        parts(&found, Handling::NotKept).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(json!(["cloud.conf"])), [""; 0]);
+    assert_eq!(lost(json!(["cloud.conf", "ca.cert"])), ["volume cloud-config-volume"]);
+}
+
+#[test]
+fn a_lease_that_the_api_does_not_show_is_none() {
+    let mut set = Set::of("hcloud");
+    set.container()["env"].as_array_mut().unwrap().extend([
+        json!({"name": "LEASE", "valueFrom": {"secretKeyRef": {"name": "hcloud", "key": "lease"}}}),
+        json!({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}),
+    ]);
+    set.arguments().retain(|one| one != "--leader-elect=false");
+    set.arguments().push(json!("--leader-elect-resource-namespace=$(POD_NAMESPACE)"));
+    let shared = set.proposed();
+    assert_eq!((shared.skips, shared.namespace()), (Some("other-ccm"), "kube-system"));
+    assert!(parts(&shared, Handling::Kept).contains(&"lease kube-system/cloud-controller-manager"));
+    let flags = |of: &ProposedCcm| {
+        let lost = parts(of, Handling::NotKept).into_iter().filter(|what| what.starts_with("--"));
+        lost.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(flags(&shared), [""; 0]);
+    set.arguments().push(json!("--leader-elect-resource-name=$(LEASE)"));
+    let unknown = set.proposed();
+    assert_eq!(unknown.skips, None, "both would act");
+    assert_eq!(
+        flags(&unknown),
+        ["--leader-elect-resource-name=$(LEASE)", "--leader-elect-resource-namespace=$(POD_NAMESPACE)"]
+    );
+}
+
+#[test]
+fn what_is_lowered_or_turned_off_has_one_line() {
+    let mut set = Set::of("scaleway");
+    set.arguments().push(json!("--v=10"));
+    set.container()["env"] = json!([
+        {"name": "DISABLE_INTERFACES", "value": "instances"},
+        {"name": "HTTPS_PROXY", "valueFrom": {"configMapKeyRef": {"name": "proxy", "key": "https"}}},
+    ]);
+    let proposed = set.proposed();
+    assert_eq!(proposed.spec["controllers"]["cloudNodeLifecycle"], "Disabled");
+    let changed = parts(&proposed, Handling::Changed);
+    assert!(
+        changed.contains(&"--v=10") && changed.iter().all(|what| !what.contains("deletion of nodes")),
+        "{changed:?}"
+    );
+    let to_do = with(&proposed, Handling::ToDo).join("\n");
+    assert!(to_do.contains("spec.proxy.httpsProxy"), "{to_do}");
+}
+
+#[test]
 fn azures_token_is_lost_only_if_the_configuration_may_name_it() {
     let mut set = Set::of("azure-chart");
     let folder = json!([

@@ -151,6 +151,12 @@ fn pods_that_do_not_become_ready_are_late_after_a_while() {
     assert_eq!((left(&late, 15), next(&late, 0, 16)), (None, late.clone()));
     assert_eq!(problems::new(&first, &late).len(), 1);
     assert_eq!(reasons(&next(&late, 1, 17)), ["Running", "AsExpected", "AsExpected"]);
+    // What was missing before does not count.
+    let failed = Outcome::Failed { error: "why".into(), is_terminal: false };
+    let failing = status(&running, &validation(), &failed, pods(2, 2), &at(0));
+    let starting = next(&failing, 0, 10);
+    assert_eq!((&starting.conditions[1].reason, left(&starting, 10)), (&"NoPodReady".to_owned(), Some(300)));
+    assert_eq!(reasons(&next(&starting, 0, 11)), ["NoPodReady", "NoPodReady", "AsExpected"]);
 }
 
 #[test]

@@ -49,6 +49,15 @@ const COMMON: [&str; 16] = [
     "METRICS_ADDR",
 ];
 
+/// Flags that lines about the lease and the controllers mean.
+const ELSEWHERE: [&str; 5] = [
+    "--controllers",
+    "--leader-elect",
+    "--leader-elect-resource-lock",
+    "--leader-elect-resource-name",
+    "--leader-elect-resource-namespace",
+];
+
 /// Commands that change something or wait. The others only show.
 const CHANGING: [&str; 7] = [" apply ", " create ", " delete ", " patch ", " wait ", " uninstall ", " rollback "];
 
@@ -199,7 +208,11 @@ async fn there_and_back(published: &'static Published) -> Result<()> {
     let name = manifest["metadata"]["name"].as_str().context("a name")?;
     let new = format!("deployments,daemonsets --selector=app.kubernetes.io/instance={name}");
     let new = cluster.settings(&new, "cloud-controller-manager").await?;
-    let is_named = |setting: &str| lines.iter().any(|line| line.contains(setting));
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    let has = |line: &str, setting: &str| {
+        line.match_indices(setting).any(|(at, _)| !line[at + setting.len()..].starts_with(is_name))
+    };
+    let is_named = |setting: &str| lines.iter().any(|line| has(line, setting));
     // A line names the Secret, and its keys where they are copied.
     let is_of_secret = |value: &str| {
         let secret = value.split_once(" of ").map(|(_, secret)| format!("/{}", secret.trim_matches('"')));
@@ -207,7 +220,7 @@ async fn there_and_back(published: &'static Published) -> Result<()> {
     };
     for (setting, value) in &old {
         // Lines about the lease and the controllers say this.
-        let is_elsewhere = setting.starts_with("--leader-elect") || setting == "--controllers" || is_of_secret(value);
+        let is_elsewhere = ELSEWHERE.contains(&setting.as_str()) || is_of_secret(value);
         ensure!(
             is_elsewhere || new.get(setting) == Some(value) || is_named(setting),
             "no line says what becomes of {setting}: {result}"

@@ -231,7 +231,7 @@ fn words(container: &Value) -> Vec<String> {
     }
 }
 
-/// Returns the words of a script, without quotes, comments and escaped line breaks. It knows no operators.
+/// Returns the words of a script, without quotes, comments, operators and escaped line breaks.
 fn shell_words(script: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quote) = (None::<String>, None::<char>);
@@ -243,16 +243,19 @@ fn shell_words(script: &str) -> Vec<String> {
                 quote = Some(character);
                 word.get_or_insert_default();
             }
-            // In single quotes a backslash is plain text.
+            // In single quotes a backslash is plain text, in double quotes before most characters.
             (None | Some('"'), '\\') => {
-                if let Some(next) = characters.next().filter(|next| *next != '\n') {
-                    word.get_or_insert_default().push(next);
+                let next = characters.next();
+                let word = word.get_or_insert_default();
+                if quote.is_some() && next.is_some_and(|next| !"$`\"\\\n".contains(next)) {
+                    word.push(character);
                 }
+                word.extend(next.filter(|next| *next != '\n'));
             }
             (None, '#') if word.is_none() => {
                 let _ = characters.by_ref().find(|next| *next == '\n');
             }
-            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            (None, _) if character.is_whitespace() || ";&|<>".contains(character) => words.extend(word.take()),
             _ => word.get_or_insert_default().push(character),
         }
     }

@@ -38,8 +38,12 @@ const BEFORE: [(&str, &str); 4] = [
     ("        # The UID of the pod:", ARGUMENTS),
 ];
 
-/// The fields that values replace, with the lines below them.
-const INSTEAD: [(&str, &str); 2] = [("      priorityClassName:", PRIORITY), ("        resources:", RESOURCES)];
+/// The fields that values replace, with the lines below them, and a comment on the default of one.
+const INSTEAD: [(&str, &str); 3] = [
+    ("      # Every namespace allows this class", ""),
+    ("      priorityClassName:", PRIORITY),
+    ("        resources:", RESOURCES),
+];
 
 const LABELS: &str = "\
 {{- with $.Values.podLabels }}

@@ -90,9 +90,12 @@ fn only_the_script_of_a_shell_is_split_at_spaces() {
     for command in [json!(["/bin/sh", "-c", script]), json!(["/usr/bin/env", "bash", "-ec", script])] {
         let container = json!({"command": command});
         assert!(runs_script(&container) && !runs_script(&plain), "{command}");
-        assert_eq!(flags(container), ["e;=exec", "tags=prod team-a", "name=it is", "v=2"], "{command}");
+        assert_eq!(flags(container), ["e=exec", "tags=prod team-a", "name=it is", "v=2"], "{command}");
     }
     assert_eq!(flags(json!({"command": ["sh", "-c", "echo it's; /ccm --v=2"]})), ["v=2"], "the quote has no end");
+    let joined = r#"exec /ccm --cluster-name=prod;>log --tags="a\.b\"c" --last=1&"#;
+    let expected = ["cluster-name=prod", "tags=a\\.b\"c", "last=1"];
+    assert_eq!(flags(json!({"command": ["sh", "-c", joined]})), expected, "operators end words");
     // Without a script the words of a shell are those of any program.
     assert_eq!(flags(json!({"command": ["/bin/sh", "/start.sh", "--tags=a b"]})), ["tags=a b"]);
 }

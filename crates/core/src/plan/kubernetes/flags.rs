@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 
 use crate::text::{
+    boolean,
     go::{duration, float, integer, is_csv},
     suggest::Hints,
 };
@@ -85,9 +86,7 @@ impl Kind {
             Self::Int64 => integer(text).is_some(),
             Self::Float32 => float(text).is_some(),
             Self::Duration => duration(text).is_some(),
-            Self::Bool => {
-                ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"].contains(&text)
-            }
+            Self::Bool => boolean(text).is_some(),
             Self::Texts => is_csv(text),
             Self::Numbers => text.split(',').all(|number| number.parse::<i64>().is_ok()),
             Self::Pairs => text.split(',').all(|pair| pair.is_empty() || pair.contains('=')),
