@@ -52,7 +52,9 @@ fn explained(name: &str) -> Option<String> {
     let is_it = |reason: &&Reason| folded(reason.id()) == name || folded(reason.name()) == name;
     let page = |reason: &Reason| markdown::plain(pages::page(*reason).unwrap_or_else(|| reason.title()), WIDTH);
     let pages = Reason::ALL.iter().filter(is_it).map(page);
-    let entries = entries().into_iter().filter(|entry| folded(&entry.name) == name);
+    // The name of a condition stands for all its reasons.
+    let is_about = |entry: &Entry| folded(&entry.name) == name || folded(&entry.of) == format!("condition {name}");
+    let entries = entries().into_iter().filter(is_about);
     let texts: Vec<_> = pages.chain(entries.map(|entry| entry.to_string())).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
@@ -146,6 +148,11 @@ mod tests {
         let leader = explained("NoLeader").unwrap();
         assert!(leader.starts_with("N02 ") && leader.contains("NoLeader: Nodes that are not deleted"), "{leader}");
         assert_eq!(explained("OtherCcm"), explained("other-ccm"));
+        let condition = explained("CredentialsFound").unwrap();
+        assert!(
+            condition.contains("KeyEmpty: Condition CredentialsFound") && !condition.contains("NoPods"),
+            "{condition}"
+        );
         let expected = "NoPods: Condition Ready\n\nMeaning:     no node fits the pods\nWhat to do:  label the nodes of the \
                         control plane, or change `placement`\n";
         assert_eq!(explained("NoPods").unwrap(), expected);

@@ -272,14 +272,27 @@ fn reference(source: &Value, config_map: &str, secret: &str, namespace: &str) ->
     Some(Reference::secret(namespace, source[secret]["name"].as_str()?))
 }
 
-/// Expands each `$(NAME)` in a text as the kubelet does.
-fn filled(mut value: String, environment: &BTreeMap<String, VariableSource>) -> String {
-    for (name, origin) in environment {
-        if let VariableSource::Literal(text) = origin {
-            value = value.replace(&format!("$({name})"), text);
+/// Expands each `$(NAME)` in a text as the kubelet does: `$$` is one `$` and begins no reference.
+fn filled(value: String, environment: &BTreeMap<String, VariableSource>) -> String {
+    let (mut filled, mut rest) = (String::new(), value.as_str());
+    while let Some(at) = rest.find('$') {
+        let (before, from) = rest.split_at(at);
+        filled += before;
+        let name = from.strip_prefix("$(").and_then(|name| name.split_once(')'));
+        if let Some(after) = from.strip_prefix("$$") {
+            filled.push('$');
+            rest = after;
+        } else if let Some((VariableSource::Literal(text), after)) =
+            name.and_then(|(name, after)| Some((environment.get(name)?, after)))
+        {
+            filled += text;
+            rest = after;
+        } else {
+            filled.push('$');
+            rest = &from[1..];
         }
     }
-    value
+    filled + rest
 }
 
 /// Returns the manifest that recreates an object.

@@ -39,6 +39,9 @@ pub(crate) fn proposal(existing: &Existing, provider: &KubernetesProvider, input
     if let Some(most) = level.map(|level| level.min(HIGHEST_LEVEL)).filter(|most| *most != Logging::default().verbosity)
     {
         proposed.set("logging.verbosity", most);
+        if level == Some(most) {
+            proposed.note(Handling::Kept, format!("--v={most}"), "spec.logging.verbosity");
+        }
     }
     if let Some(level) = level.filter(|level| *level > HIGHEST_LEVEL) {
         let how =

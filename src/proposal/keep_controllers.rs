@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{
     existing::Existing,
-    keep_environment,
     proposed::{Handling, Input, ProposedCcm},
     values::VariableValue,
 };
@@ -34,7 +33,7 @@ pub(super) fn controllers(
     if !has_routes(proposed, existing, provider, input) {
         on.retain(|controller| *controller != Controller::Route);
     }
-    let off = keep_environment::switched_off(existing, provider, input);
+    let off = switched_off(existing, provider, input);
     on.retain(|controller| !off.contains(controller));
     // A node manager on each node replaces this controller.
     let has_node_manager = provider.descriptor.node_manager.is_some();
@@ -84,6 +83,25 @@ pub(super) fn controllers(
             "a CloudControllerManager has none of this name: leave it to a cloud-controller-manager with no other controllers",
         );
     }
+}
+
+/// Returns the controllers that variables turn off.
+fn switched_off(existing: &Existing, provider: &KubernetesProvider, input: &Input) -> Vec<Controller> {
+    let switches = provider.descriptor.migration.switches.iter();
+    let known = switches.filter_map(|(name, states)| match existing.value(name, input.found) {
+        VariableValue::Known(value) => Some(off(states, &value)),
+        VariableValue::Absent | VariableValue::Unknown => None,
+    });
+    known.flatten().collect()
+}
+
+/// Returns the controllers that a value of a variable turns off. Hetzner's variables are booleans of Go, Scaleway's a list.
+pub(super) fn off(states: &BTreeMap<String, Vec<Controller>>, value: &str) -> Vec<Controller> {
+    let is = |state: &str, one: &str| {
+        one.eq_ignore_ascii_case(state) || boolean(one).is_some_and(|one| boolean(state) == Some(one))
+    };
+    let is_given = |state: &str| value.split(',').any(|one| is(state, one));
+    states.iter().filter(|(state, _)| is_given(state)).flat_map(|(_, off)| off.iter().copied()).collect()
 }
 
 /// Returns the flags or variables of the program whose value says whether there are routes.

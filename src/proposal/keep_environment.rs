@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     existing::{Existing, VariableSource, text},
     keep_arguments::{harmless, loss},
-    keep_controllers::is_of_routes,
+    keep_controllers::{is_of_routes, off},
     keep_inputs::is_file_of_credentials,
     proposed::{Handling, Input, ProposedCcm},
     provider::container,
@@ -17,7 +17,6 @@ use crate::{
     facts::ccm::Controller,
     object::{items, reference::SECRET},
     provider::kubernetes::KubernetesProvider,
-    text::boolean,
 };
 
 /// The proxy variables and their fields.
@@ -106,25 +105,6 @@ fn api_server(proposed: &mut ProposedCcm, existing: &Existing) {
         proposed.note(Handling::Kept, format!("KUBERNETES_SERVICE_HOST={host}"), "spec.placement.apiServer");
         proposed.set("placement.apiServer", json!({"host": host, "port": port}));
     }
-}
-
-/// Returns the controllers that variables turn off.
-pub(super) fn switched_off(existing: &Existing, provider: &KubernetesProvider, input: &Input) -> Vec<Controller> {
-    let switches = provider.descriptor.migration.switches.iter();
-    let known = switches.filter_map(|(name, states)| match existing.value(name, input.found) {
-        VariableValue::Known(value) => Some(off(states, &value)),
-        VariableValue::Absent | VariableValue::Unknown => None,
-    });
-    known.flatten().collect()
-}
-
-/// Returns the controllers that a value of a variable turns off. Hetzner's variables are booleans of Go, Scaleway's a list.
-fn off(states: &BTreeMap<String, Vec<Controller>>, value: &str) -> Vec<Controller> {
-    let is = |state: &str, one: &str| {
-        one.eq_ignore_ascii_case(state) || boolean(one).is_some_and(|one| boolean(state) == Some(one))
-    };
-    let is_given = |state: &str| value.split(',').any(|one| is(state, one));
-    states.iter().filter(|(state, _)| is_given(state)).flat_map(|(_, off)| off.iter().copied()).collect()
 }
 
 /// Keeps a variable that turns controllers off with one of these values.

@@ -16,7 +16,7 @@ use crate::{
         ccm::{LEASE, ONLY, SKIP_PREFLIGHT, named},
         cluster::Cluster,
     },
-    object::{KUBE_SYSTEM, items},
+    object::{INSTANCE_LABEL, KUBE_SYSTEM, items},
     plan::install::NAME,
     text::{kubectl::Access, shell::quoted},
 };
@@ -252,11 +252,16 @@ impl StepsInput<'_> {
         next.push(self.look());
         let (removed, reason) =
             (r#"{"spec": {"management": "Removed"}}"#, r#"{.status.conditions[?(@.type=="Ready")].reason}"#);
+        let namespace = quoted(self.proposed.namespace());
         let remove = step(
             "Remove the new one: where they share a lease the old one gets it within about 20 seconds",
             [
                 format!("{kubectl} patch ccm {name} --type=merge --patch='{removed}'"),
                 format!("{kubectl} wait --for=jsonpath='{reason}'=Removed --timeout=5m ccm/{name}"),
+                // Its objects are deleted before its pods have ended.
+                format!(
+                    "{kubectl} --namespace {namespace} wait --for=delete pods --selector={INSTANCE_LABEL}={name} --timeout=5m"
+                ),
                 format!("{kubectl} delete ccm {name}"),
             ],
         );
@@ -311,7 +316,7 @@ impl StepsInput<'_> {
             let title = format!("TO DO: {title}. The Helm release {release} has {names}, too: {how}{note}");
             return step(title, [manifest, history]);
         }
-        let uninstall = format!("{helm} uninstall {release_and_namespace} --keep-history --wait");
+        let uninstall = format!("{helm} uninstall {release_and_namespace} --keep-history --wait --cascade=foreground");
         step(
             format!(
                 "{title}, the Helm release {release}. All that the first command shows is deleted: go on only if nothing else \

@@ -253,8 +253,10 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
         Some(abnormal) if abnormal == type_ => condition(type_, "True", reason, &message),
         _ => condition(type_, "False", "AsExpected", ""),
     };
+    let is_going = matches!(input.outcome, Outcome::Removing(_) | Outcome::Removed);
     let of_input = |type_: &str, row: Option<&Row>| {
-        let Some(row) = row else {
+        // A removed cloud-controller-manager needs no input, and none is read.
+        let Some(row) = row.filter(|_| !is_going) else {
             // The previous condition keeps its observed generation.
             let unread = || condition(type_, "Unknown", "NotChecked", "the inputs have not been read yet");
             return before(type_).cloned().unwrap_or_else(unread);
@@ -271,7 +273,6 @@ pub(crate) fn next(previous: &Status, input: &Input) -> Status {
     let rows = validation.map(|validation| inputs::rows(validation, Reader::Operator));
     let [configuration, credentials, supported] = rows.as_ref().map_or([None; 3], |rows| rows.each_ref().map(Some));
     let passed = before(PREFLIGHT_PASSED).filter(|one| one.status == "True");
-    let is_going = matches!(input.outcome, Outcome::Removing(_) | Outcome::Removed);
     let preflight = match (input.preflight, passed.filter(|_| !is_going)) {
         (Some(rows), _) => {
             let (status, reason, message) = check::summary(rows);

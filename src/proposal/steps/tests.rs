@@ -126,7 +126,10 @@ fn a_release_is_uninstalled_once_and_only_if_nothing_else_is_seen_in_it() {
     let of_helm = |steps| commands(steps).into_iter().filter(|one| one.starts_with("helm ")).collect::<Vec<_>>();
     let [manifest, history] =
         ["helm get manifest ccm --namespace ns", "helm history ccm --namespace ns"].map(str::to_owned);
-    assert_eq!(of_helm(&next), [&manifest, &history, "helm uninstall ccm --namespace ns --keep-history --wait"]);
+    assert_eq!(
+        of_helm(&next),
+        [&manifest, &history, "helm uninstall ccm --namespace ns --keep-history --wait --cascade=foreground"]
+    );
     assert_eq!(of_helm(&back), [&history, "helm rollback ccm REVISION --namespace ns"]);
 
     both[0].of_release.push("Deployment shop/web".into());

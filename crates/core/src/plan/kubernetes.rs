@@ -39,11 +39,12 @@ pub use check::ignored;
 pub use images::{choose, reference};
 
 /// The checks. Only the first problem is reported.
-const RULES: [fn(&KubernetesProvider, &Ccm) -> Option<check::Unfit>; 14] = [
+const RULES: [fn(&KubernetesProvider, &Ccm) -> Option<check::Unfit>; 15] = [
     check::api,
     check::arguments,
     check::feature_gates,
     check::environment,
+    check::proxy,
     check::load_balancers,
     check::routes,
     check::placement,

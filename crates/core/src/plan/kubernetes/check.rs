@@ -54,6 +54,33 @@ fn not_allowed(descriptor: &Descriptor, unknown: &str, allowed: &[String]) -> St
     format!("provider {} does not allow {unknown}{hint}; it allows {}", descriptor.name, allowed.join(", "))
 }
 
+pub(super) fn proxy(_: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
+    let proxy = ccm.spec.proxy.as_ref()?;
+    let urls = [("httpProxy", &proxy.http_proxy), ("httpsProxy", &proxy.https_proxy)];
+    let all = urls.into_iter().chain([("noProxy", &proxy.no_proxy)]);
+    if let Some((field, _)) = all.into_iter().find(|(_, value)| value.contains(VARIABLE)) {
+        return unfit(&format!("proxy.{field}"), "it refers to a variable by $(): write the text itself");
+    }
+    let (field, _) = urls.into_iter().find(|(_, url)| !url.is_empty() && !is_proxy(url))?;
+    // It may have a password.
+    unfit(&format!("proxy.{field}"), "it is not the URL of a proxy, such as http://proxy.example.com:3128")
+}
+
+/// Whether Go takes a text for the URL of a proxy (`golang.org/x/net/http/httpproxy`): without a scheme it is one of HTTP.
+fn is_proxy(url: &str) -> bool {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, "80"),
+    };
+    ["http", "https", "socks5", "socks5h"].contains(&scheme.to_ascii_lowercase().as_str())
+        && !name.is_empty()
+        && port.parse::<u16>().is_ok()
+        && !url.contains(|one: char| one.is_whitespace() || one.is_control())
+}
+
 pub(super) fn environment(KubernetesProvider { descriptor, .. }: &KubernetesProvider, ccm: &Ccm) -> Option<Unfit> {
     let allowed = &descriptor.allowed_environment;
     if let Some(problem) = referring(&ccm.spec.environment) {

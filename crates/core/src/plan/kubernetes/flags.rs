@@ -52,6 +52,8 @@ enum Kind {
     Int64,
     Float32,
     Duration,
+    /// The time between two runs of a loop. The programs start with 0, and then run without a pause.
+    Period,
     Bool,
     /// Texts, as a line of CSV.
     Texts,
@@ -70,6 +72,7 @@ impl Kind {
             Self::Int64 => "a whole number",
             Self::Float32 => "a number",
             Self::Duration => "a duration",
+            Self::Period => "a duration of at least 1s",
             Self::Bool => "a boolean",
             Self::Texts => "a list with commas, and quotation marks only around whole items,",
             Self::Numbers => "a list of whole numbers with commas and no blanks",
@@ -86,6 +89,7 @@ impl Kind {
             Self::Int64 => integer(text).is_some(),
             Self::Float32 => float(text).is_some(),
             Self::Duration => duration(text).is_some(),
+            Self::Period => duration(text).is_some_and(|period| period >= SECOND),
             Self::Bool => boolean(text).is_some(),
             Self::Texts => is_csv(text),
             Self::Numbers => text.split(',').all(|number| number.parse::<i64>().is_ok()),
@@ -126,9 +130,9 @@ static FLAGS: [Flag; 24] = [
     common(RENEW.0, Kind::Duration, "20s"),
     common(RETRY.0, Kind::Duration, "5s"),
     common("--min-resync-period", Kind::Duration, "12h"),
-    common("--node-monitor-period", Kind::Duration, "5s"),
-    common("--node-status-update-frequency", Kind::Duration, "5m"),
-    common("--route-reconciliation-period", Kind::Duration, "1m30s"),
+    common("--node-monitor-period", Kind::Period, "5s"),
+    common("--node-status-update-frequency", Kind::Period, "5m"),
+    common("--route-reconciliation-period", Kind::Period, "1m30s"),
     of("linode", "--disable-nodebalancer-vpc-backends", Kind::Bool, "true"),
     of("linode", "--enable-ipv6-for-loadbalancers", Kind::Bool, "true"),
     of("linode", "--enable-ipv6-for-nodebalancer-backends", Kind::Bool, "true"),
@@ -205,6 +209,8 @@ fn leader_election(arguments: &Arguments) -> Option<String> {
         Some(format!("{renew_words} has to be longer than 1.2 times {retry_words}"))
     } else if retry < 1 {
         Some(format!("{retry_words} has to be longer than 0s"))
+    } else if lease / SECOND > i64::from(i32::MAX) {
+        Some(format!("{lease_words} has to be at most {} seconds, the longest of a Lease", i32::MAX))
     } else if lease < SECOND {
         // The Lease has whole seconds, and the program would never become the leader.
         Some(format!("{lease_words} has to be at least 1s: the API server refuses a Lease of 0 seconds"))

@@ -76,7 +76,11 @@ fn durations_are_nanoseconds() {
 fn a_refused_value_is_reported_with_its_type_and_an_example() {
     for (provider, given, expected) in [
         ("aws", json!({QPS: "abc"}), "--kube-api-qps: \"abc\" is not a number such as 20"),
-        ("aws", json!({"--node-monitor-period": "5"}), "--node-monitor-period: \"5\" is not a duration such as 5s"),
+        (
+            "aws",
+            json!({"--node-monitor-period": "5"}),
+            "--node-monitor-period: \"5\" is not a duration of at least 1s such as 5s",
+        ),
         (
             "aws",
             json!({"--concurrent-node-syncs": "0"}),

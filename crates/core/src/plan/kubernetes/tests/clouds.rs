@@ -309,6 +309,27 @@ fn no_flag_holds_the_value_of_a_variable() {
 }
 
 #[test]
+fn a_proxy_is_a_url_and_refers_to_no_variable() {
+    let with = |field: &str, value: &str| ccm("aws", json!({"proxy": {field: value}}));
+    for url in [
+        "http://proxy:3128",
+        "https://me:pass@proxy.example.com",
+        "proxy:8080",
+        "http://[fd00::1]:3128/",
+        "socks5://p:1",
+    ] {
+        assert!(planned(with("httpsProxy", url)).is_ok(), "{url}");
+    }
+    for url in ["not a url", "ht!tp://p:1", "http://p:99999", "http://:3128", "ftp://p", "http://p\n"] {
+        assert!(problem(with("httpProxy", url)).contains("proxy.httpProxy: it is not the URL"), "{url}");
+    }
+    for field in ["httpProxy", "httpsProxy", "noProxy"] {
+        let problem = problem(with(field, "http://$(HCLOUD_TOKEN)@p:1"));
+        assert!(problem.contains(&format!("proxy.{field}: it refers to a variable")), "{problem}");
+    }
+}
+
+#[test]
 fn only_allowed_variables_reach_the_cloud_controller_manager() {
     let variables = json!({"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1", "ROBOT_ENABLED": "true"});
     let objects = planned(ccm("hcloud", json!({"environment": variables}))).unwrap();
