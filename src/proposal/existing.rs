@@ -103,7 +103,7 @@ impl Existing {
         let ccm = program_container(pod, || descriptors.iter().copied());
         let namespace = text(&metadata["namespace"]);
         let environment = environment(ccm, &namespace);
-        let fill = |value: String| filled(value, &environment);
+        let fill = |value: String| filled(&value, &environment);
         let is_static = !metadata["annotations"][MIRROR].is_null();
         let (node, name) = (text(&pod["nodeName"]), text(&metadata["name"]));
         let of_node = name.strip_suffix(&format!("-{node}")).filter(|_| is_static);
@@ -230,7 +230,7 @@ impl Existing {
 
     /// Returns a value with its references to other variables expanded as the kubelet does; `None` if one remains.
     pub(crate) fn expanded(&self, value: &str) -> Option<String> {
-        Some(filled(value.to_owned(), &self.environment)).filter(|text| !text.contains("$("))
+        Some(filled(value, &self.environment)).filter(|text| !text.contains("$("))
     }
 
     /// Returns the ConfigMaps and Secrets that the pods reference, and the configuration Secret, which only flags reference.
@@ -273,8 +273,8 @@ fn reference(source: &Value, config_map: &str, secret: &str, namespace: &str) ->
 }
 
 /// Expands each `$(NAME)` in a text as the kubelet does: `$$` is one `$` and begins no reference.
-fn filled(value: String, environment: &BTreeMap<String, VariableSource>) -> String {
-    let (mut filled, mut rest) = (String::new(), value.as_str());
+fn filled(value: &str, environment: &BTreeMap<String, VariableSource>) -> String {
+    let (mut filled, mut rest) = (String::new(), value);
     while let Some(at) = rest.find('$') {
         let (before, from) = rest.split_at(at);
         filled += before;

@@ -70,7 +70,7 @@ struct Cluster {
 
 impl Cluster {
     async fn new(published: &'static Published) -> Result<Self> {
-        let (_fixture, shell) = Fixture::new().await?;
+        let (fixture, shell) = Fixture::new().await?;
         let file = repository().join("tests/published").join(published.file);
         fs::copy(&file, shell.folder().join("published.yaml")).with_context(|| file.display().to_string())?;
         fs::write(shell.folder().join("azure.json"), AZURE)?;
@@ -85,7 +85,7 @@ impl Cluster {
                  *) true ;;\nesac"
             ),
         )?;
-        let cluster = Self { _fixture, shell, published };
+        let cluster = Self { _fixture: fixture, shell, published };
         let nodes = cluster.run(0, "kubectl get nodes --output=name").await?;
         for (number, node) in nodes.split_whitespace().enumerate() {
             // As the old cloud-controller-manager has left it.
@@ -238,7 +238,7 @@ async fn there_and_back(published: &'static Published) -> Result<()> {
     ensure!(
         before == after,
         "{}",
-        similar::TextDiff::from_lines(&format!("{before:#?}"), &format!("{after:#?}")).unified_diff()
+        similar::TextDiff::from_lines(format!("{before:#?}"), format!("{after:#?}")).unified_diff()
     );
     let left = cluster
         .run(0, "kubectl get deployments,daemonsets,ccm -A --selector=applyset.kubernetes.io/part-of -o name")

@@ -97,7 +97,7 @@ fn columns(table: &Table, width: usize) -> String {
         _ => table.rows.iter().map(|row| wrap(&row.join(": "), width).join("\n") + "\n").collect(),
     };
     let lines = text.lines().filter(|line| !line.is_empty());
-    lines.map(|line| format!("{INDENT}{line}\n")).collect()
+    lines.flat_map(|line| [INDENT, line, "\n"]).collect()
 }
 
 /// Returns a text without the marks of links and of bold text. Code keeps its marks: they separate commands from words.

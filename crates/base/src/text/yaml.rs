@@ -72,7 +72,7 @@ fn write(value: &impl Serialize) -> Result<String, Error> {
         if is_printable(one) {
             escaped.push(one);
         } else {
-            escaped += &format!("\\u{:04x}", u32::from(one));
+            escaped.extend([format!("\\u{:04x}", u32::from(one))]);
         }
         escaped
     });
