@@ -151,18 +151,17 @@ pub enum Command {
     /// Inspects the nodes and the workloads, asks for missing values, checks the proposal as `preflight` does, and prints the next
     /// commands. Changes nothing in the cluster. With --from-existing it keeps the settings of the cloud-controller-manager of a chart or a
     /// manifest, and prints the steps of the migration and of the rollback.
-    /// Exit code: 0 the files are written, and no check refuses the installation; 1 they are written, and a check refuses; 2 failure.
+    /// Exit code: 0 the files are written, and no check refuses the installation; 1 they are written, and a check refuses or a
+    /// setting is not kept; 2 failure.
     Init(init::InitArgs),
     /// Check a cluster before a cloud-controller-manager is installed, and print the fixes; writes nothing.
     ///
     /// For a property that the API server does not show, it prints how to check it.
     /// Exit code: 0 nothing refuses the installation; 1 a check refuses it; 2 failure.
     Preflight(preflight::PreflightArgs),
-    /// Explain a reason why a node waits, as shown by `nodes`, by an Event on a node or by the field status.nodes.waiting: its meaning, the
-    /// cause, and the fix. Needs no cluster.
+    /// Explain a reason of a condition, of an Event or of a node that waits, or a check: its meaning, and what to do. Needs no cluster.
     ///
-    /// Without a reason, it lists all reasons, one per line. The reasons in the conditions of a `CloudControllerManager` are separate: see
-    /// "If it does not become ready" in docs/any-kubernetes.md.
+    /// The name of a condition, such as `Ready`, stands for all its reasons. Without a name, it lists all reasons and checks.
     Explain(explain::ExplainArgs),
     /// Sync the cloud's configuration and the trusted certificates in a separate process (by default `operator` syncs them too).
     ConfigSync(operator_flags::ConfigSyncArgs),

@@ -69,7 +69,8 @@ impl<'a> Cloud<'a> {
             format!("# {}", self.title),
             format!(
                 "This page is about the provider `{name}`. [Any Kubernetes](../any-kubernetes.md) describes the steps for all clouds: how to \
-                 [install](../any-kubernetes.md#installing-the-operator) the operator, here with `--providers {name}`, and what to do \
+                 [install](../any-kubernetes.md#installing-the-operator) the operator, here with `--providers {name}` and, on k3s, RKE2, Talos, k0s or \
+                 kubeadm, `--distribution`, and what to do \
                  [if a cloud-controller-manager (CCM) does not become \
                  ready](../any-kubernetes.md#if-it-does-not-become-ready)."
             ),
