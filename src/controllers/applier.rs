@@ -31,8 +31,10 @@ use crate::{
     object::{Key, Kind, Object, reference},
 };
 use overruled::Overruled;
+use unchanged::Unchanged;
 
 mod overruled;
+mod unchanged;
 
 /// The interval between reads of an object that is left alone and that no watch shows.
 const CHECK_PERIOD: Duration = Duration::from_secs(45);
@@ -70,6 +72,7 @@ pub(super) struct Applier {
     pub(super) contested: BTreeMap<Key, String>,
     /// The objects that have been as planned, so that a further write counts as a repair.
     pub(super) settled: BTreeSet<Key>,
+    unchanged: Unchanged,
     /// The number of objects that may still be written in this pass.
     writes_left: usize,
     /// Whether an object was not written because of the limit of the pass.
@@ -92,6 +95,7 @@ impl Applier {
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
             settled: BTreeSet::new(),
+            unchanged: Unchanged::default(),
             writes_left: usize::MAX,
             has_reached_limit: false,
         }
@@ -115,6 +119,7 @@ impl Applier {
         let is_inventory = |key: &Key| key.kind == reference::CONFIG_MAP.kind && key.name == inventory::NAME;
         self.skipped.retain(|key, _| is_planned(key));
         self.overruled.retain(|key, _| is_planned(key));
+        self.unchanged.keep_only(is_planned);
         let now = Instant::now();
         self.contested.retain(|key, _| (is_planned(key) || is_inventory(key)) && self.limiter.is_contested(key, now));
     }
@@ -240,7 +245,8 @@ impl Applier {
         }
         let live_state = live.map_or(self.unseen, LiveState::Seen);
         let mut steps = Steps::new(object, live_state).adopting(self.adopts);
-        let next = steps.first();
+        let is_unchanged = live.is_some_and(|live| self.unchanged.has(object, live));
+        let next = if is_unchanged { Next::Break(End::Unchanged) } else { steps.first() };
         if next == Next::Break(End::LeftAlone(None)) {
             if self.skip(object.key(), None) {
                 let change = Change::plain(object.key(), Action::Skip).because(inventory::LEFT_ALONE);
@@ -252,6 +258,9 @@ impl Applier {
             self.skipped.remove(&object.key());
         }
         if next.is_break() {
+            if let Some(live) = live.filter(|_| !is_unchanged && next == Next::Break(End::Unchanged)) {
+                self.unchanged.insert(object, live);
+            }
             let key = object.key();
             self.objects.remove(&key);
             self.overruled.remove(&key);
@@ -333,16 +342,14 @@ impl Applier {
     }
 
     pub(super) fn fail(&mut self, error: &Error, object: &Value) {
-        let (mut text, is_servers, is_terminal) = (chain(error), error.source.is_servers(), error.source.is_terminal());
-        // An API server finds a role that it has just created only a moment later: its binding succeeds in the next attempt.
+        let (is_servers, is_terminal) = (error.source.is_servers(), error.source.is_terminal());
+        // An API server finds a role that it has just created only a moment later: its binding succeeds in the next attempt. The text of the
+        // next failure is another one, and is logged.
         let is_early = error.source.is_absent() && !self.objects.contains_key(&error.object);
+        let text = chain(error) + if is_early { "; it may exist, and be found a moment later" } else { "" };
         // The failure is not about the object if the process has lost its lease or is being stopped.
         if !is_early && !matches!(error.source, Cause::NotLeading) {
             self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(text.as_str()), object);
-        }
-        if is_early {
-            // Another text than that of the next failure, which is logged.
-            text.push_str("; it may exist, and be found a moment later");
         }
         self.events.metrics.errors.of([error.source.word()]).inc();
         let had_failed = self.failures.is_servers();
