@@ -8,7 +8,7 @@ use super::{
     credentials::fits,
     existing::{Existing, VariableSource, text},
     keep_arguments::{harmless, is_of_process, loss},
-    keep_inputs::{config_of, config_path, config_text, credential_file, mount_of},
+    keep_inputs::{config_of, config_path, config_text, credential_file, mount_of, object_of},
     proposed::{Handling, Input, ProposedCcm},
 };
 use crate::{
@@ -135,24 +135,16 @@ impl Lost {
             });
         }
         let is_kept_object = |source: &Value| {
-            let of = |reference: Reference, source: &Value| {
+            object_of(existing, source).is_some_and(|(reference, source)| {
                 let keys = keys_of(source, input, &reference);
                 !keys.is_empty() && keys.iter().all(|key| kept.contains(&(reference.clone(), key.clone())))
-            };
-            let name = |kind: &str| source[kind]["name"].as_str();
-            let namespace = &existing.namespace;
-            name("secret").is_some_and(|name| of(Reference::secret(namespace, name), &source["secret"]))
-                || name("configMap")
-                    .is_some_and(|name| of(Reference::config_map(namespace, name), &source["configMap"]))
+            })
         };
         if !sources.is_empty() && sources.iter().all(is_kept_object) {
             return None;
         }
-        let (reference, source) = match (volume["secret"]["secretName"].as_str(), volume["configMap"]["name"].as_str())
-        {
-            (Some(secret), _) => (Reference::secret(&existing.namespace, secret), &volume["secret"]),
-            (_, Some(map)) => (Reference::config_map(&existing.namespace, map), &volume["configMap"]),
-            _ => return Some(Self { what: format!("volume {name}"), kind: Kind::Other, effect }),
+        let Some((reference, source)) = object_of(existing, volume) else {
+            return Some(Self { what: format!("volume {name}"), kind: Kind::Other, effect });
         };
         let what = format!("volume {name} ({reference})");
         let is_kept = |key: &String| is_credential(provider, key) || kept.contains(&(reference.clone(), key.clone()));

@@ -108,6 +108,17 @@ pub(super) fn mount_of<'a>(existing: &'a Existing, path: &str) -> Option<(&'a Va
     inner.map(|(mount, (_, rest))| (mount, rest))
 }
 
+/// Returns the ConfigMap or the Secret of a volume, or of a source of a projected volume, with its field there.
+pub(super) fn object_of<'a>(existing: &Existing, source: &'a Value) -> Option<(Reference, &'a Value)> {
+    let (map, secret) = (&source["configMap"], &source["secret"]);
+    if map.is_object() {
+        return Some((Reference::config_map(&existing.namespace, map["name"].as_str()?), map));
+    }
+    // A projected volume has another field for the name.
+    let name = secret["secretName"].as_str().or_else(|| secret["name"].as_str())?;
+    Some((Reference::secret(&existing.namespace, name), secret))
+}
+
 /// Returns the source of a file of the container.
 pub(super) fn mounted(existing: &Existing, path: &str) -> Option<Source> {
     let (mount, rest) = mount_of(existing, path)?;
@@ -121,14 +132,7 @@ pub(super) fn mounted(existing: &Existing, path: &str) -> Option<Source> {
     }
     let projected = items(&volume["projected"]["sources"]);
     std::iter::once(volume).chain(projected).find_map(|source| {
-        let (source, reference) = if source["configMap"].is_object() {
-            let map = &source["configMap"];
-            (map, Reference::config_map(&existing.namespace, map["name"].as_str()?))
-        } else {
-            let secret = &source["secret"];
-            let name = secret["secretName"].as_str().or_else(|| secret["name"].as_str())?;
-            (secret, Reference::secret(&existing.namespace, name))
-        };
+        let (reference, source) = object_of(existing, source)?;
         let key = match source["items"].as_array() {
             Some(all) => text(&all.iter().find(|item| item["path"] == file.as_str())?["key"]),
             None => file.clone(),

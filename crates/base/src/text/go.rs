@@ -107,6 +107,8 @@ mod tests {
             ("+.5us", 500),
             ("0", 0),
             ("3\u{b5}s", 3_000),
+            ("0.1s", 100_000_000),
+            ("1h1m1s1ms1us1ns", 3_661_001_001_001),
         ] {
             assert_eq!(duration(text), Some(nanoseconds), "{text}");
         }

@@ -58,21 +58,6 @@ fn values_are_accepted_as_go_accepts_them() {
 }
 
 #[test]
-fn durations_are_nanoseconds() {
-    for (text, expected) in [
-        ("1m30s", 90 * SECOND),
-        ("1.5h", 5400 * SECOND),
-        ("-2ms", -2_000_000),
-        ("1h1m1s1ms1us1ns", 3661 * SECOND + 1_001_001),
-        ("0.1s", SECOND / 10),
-        ("3\u{b5}s", 3000),
-        ("0", 0),
-    ] {
-        assert_eq!(duration(text), Some(expected), "{text}");
-    }
-}
-
-#[test]
 fn a_refused_value_is_reported_with_its_type_and_an_example() {
     for (provider, given, expected) in [
         ("aws", json!({QPS: "abc"}), "--kube-api-qps: \"abc\" is not a number such as 20"),
