@@ -40,6 +40,9 @@ const RETRY: (&str, &str) = ("--leader-elect-retry-period", "2s");
 /// A second in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
+/// The shortest time between two runs of a loop, in nanoseconds.
+const SHORTEST_PERIOD: i64 = SECOND / 10;
+
 /// The maximum number of characters of a value in a message.
 const LONGEST_SHOWN: usize = 64;
 
@@ -52,7 +55,8 @@ enum Kind {
     Int64,
     Float32,
     Duration,
-    /// The time between two runs of a loop. The programs start with 0, and then run without a pause.
+    /// The time between two runs of a loop. The programs start with 0, and then run without a pause; what is as good as
+    /// no pause is refused with it.
     Period,
     Bool,
     /// Texts, as a line of CSV.
@@ -72,7 +76,7 @@ impl Kind {
             Self::Int64 => "a whole number",
             Self::Float32 => "a number",
             Self::Duration => "a duration",
-            Self::Period => "a duration of at least 1s",
+            Self::Period => "a duration of at least 100ms",
             Self::Bool => "a boolean",
             Self::Texts => "a list with commas, and quotation marks only around whole items,",
             Self::Numbers => "a list of whole numbers with commas and no blanks",
@@ -89,7 +93,7 @@ impl Kind {
             Self::Int64 => integer(text).is_some(),
             Self::Float32 => float(text).is_some(),
             Self::Duration => duration(text).is_some(),
-            Self::Period => duration(text).is_some_and(|period| period >= SECOND),
+            Self::Period => duration(text).is_some_and(|period| period >= SHORTEST_PERIOD),
             Self::Bool => boolean(text).is_some(),
             Self::Texts => is_csv(text),
             Self::Numbers => text.split(',').all(|number| number.parse::<i64>().is_ok()),

@@ -38,6 +38,7 @@ fn values_are_accepted_as_go_accepts_them() {
             "|5|5.|s|.s|00|1d|1 s|++5s|1e3s|0x1s|1.2.3s|9223372036854775808ns|2562048h|99999999999999999999ns|\
              99999999999999999999999999999999999999999999h",
         ),
+        (Kind::Period, "100ms|5s|1m30s", "|0|0s|99.9ms|-5s|5"),
         (Kind::Bool, "1|t|T|TRUE|true|True|0|f|F|FALSE|false|False", "|tRUE|yes|on|2| true"),
         (
             Kind::Texts,
@@ -64,7 +65,7 @@ fn a_refused_value_is_reported_with_its_type_and_an_example() {
         (
             "aws",
             json!({"--node-monitor-period": "5"}),
-            "--node-monitor-period: \"5\" is not a duration of at least 1s such as 5s",
+            "--node-monitor-period: \"5\" is not a duration of at least 100ms such as 5s",
         ),
         (
             "aws",
