@@ -1,0 +1,3 @@
+//! The driver of Docker Engines: instances are containers.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! A cloud in a process or in a file, and its driver.
+
+#![forbid(unsafe_code)]

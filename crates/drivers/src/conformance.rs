@@ -1,0 +1,1 @@
+//! The checks that each driver has to pass.

@@ -1,0 +1,234 @@
+//! Instances, and what is given to make one (pure).
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::settings::Values;
+
+/// The state of an instance. All of them exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// It is made or started, and does not run yet.
+    Pending,
+    /// It runs.
+    Running,
+    /// It is about to stop.
+    Stopping,
+    /// It is stopped, and can be started.
+    Stopped,
+    /// The cloud is deleting it.
+    Deleting,
+    /// Something that the cloud has a word for, and this contract has not.
+    Unknown,
+}
+
+impl State {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Deleting => "deleting",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The type of an address, with the names of Kubernetes' `NodeAddress`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum AddressKind {
+    /// The name of the machine.
+    Hostname,
+    /// An address inside the cloud.
+    InternalIP,
+    /// An address from outside.
+    ExternalIP,
+    /// A name inside the cloud.
+    InternalDNS,
+    /// A name from outside.
+    ExternalDNS,
+}
+
+/// An address of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: AddressKind,
+    /// The address.
+    pub address: String,
+}
+
+/// Who an instance belongs to. The driver keeps both with the instance, as labels or tags with these names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Marks {
+    /// The UID of the owner, the key of `create`; `None` for an instance that others have made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The id of the cluster: the UID of its namespace `kube-system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+}
+
+impl Marks {
+    /// The label of the owner.
+    pub const OWNER: &'static str = "ccm-operator.dev/owner";
+    /// The label of the cluster.
+    pub const CLUSTER: &'static str = "ccm-operator.dev/cluster";
+    /// The label of the digest of what the instance was made of.
+    pub const SPEC: &'static str = "ccm-operator.dev/spec";
+
+    /// What begins the names of all labels that the driver keeps for itself. Callers cannot give such labels.
+    pub const PREFIX: &'static str = "ccm-operator.dev/";
+}
+
+/// An instance, as the cloud has it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// Its id: of no other instance in any region of the account, now or ever.
+    pub id: String,
+    /// The `spec.providerID` of its Node.
+    #[serde(rename = "providerID")]
+    pub provider_id: String,
+    /// Its name.
+    pub name: String,
+    /// The id of its region.
+    pub region: String,
+    /// The id of its zone.
+    pub zone: String,
+    /// Its state.
+    pub state: State,
+    /// The image that it was made of.
+    pub image: String,
+    /// Its instance type; empty if the cloud has none.
+    pub instance_type: String,
+    /// Its addresses; none while it is stopped, if the cloud says so.
+    pub addresses: Vec<Address>,
+    /// Its labels, without those of [`Marks`].
+    pub labels: BTreeMap<String, String>,
+    /// Who it belongs to.
+    #[serde(flatten)]
+    pub marks: Marks,
+    /// When it was made, in RFC 3339; empty if the cloud does not say it.
+    pub created: String,
+}
+
+/// Which instances to list. All that is given has to fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The id of a region.
+    pub region: Option<String>,
+    /// The id of a zone.
+    pub zone: Option<String>,
+    /// The whole name.
+    pub name: Option<String>,
+    /// The owner.
+    pub owner: Option<String>,
+    /// Labels with these values.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Filter {
+    /// Whether an instance fits. A driver may ask the cloud for less, and has to return only these.
+    pub fn fits(&self, instance: &Instance) -> bool {
+        let Self { region, zone, name, owner, labels } = self;
+        let is = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
+        is(region, &instance.region)
+            && is(zone, &instance.zone)
+            && is(name, &instance.name)
+            && (owner.is_none() || *owner == instance.marks.owner)
+            && labels.iter().all(|(name, value)| instance.labels.get(name) == Some(value))
+    }
+}
+
+/// What an instance reads at its first start. It may have secrets: only its length and its digest are shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UserData(Vec<u8>);
+
+impl UserData {
+    /// Wraps the bytes.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for UserData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, sha256:{}", self.0.len(), hex(&Sha256::digest(&self.0)))
+    }
+}
+
+/// What is given to make an instance. Texts that are empty, and a list that is empty, mean the default of the driver's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstanceSpec {
+    /// The key: the UID of the owner. There is one instance with a key.
+    pub key: String,
+    /// The id of the cluster, or an empty text.
+    pub cluster: String,
+    /// The name.
+    pub name: String,
+    /// The id of the region; empty for the first one.
+    pub region: String,
+    /// The id of the zone; empty for one of the region.
+    pub zone: String,
+    /// The image.
+    pub image: String,
+    /// The instance type.
+    pub instance_type: String,
+    /// What the instance reads at its first start.
+    pub user_data: UserData,
+    /// The networks.
+    pub networks: Vec<String>,
+    /// Labels. None begins with [`Marks::PREFIX`].
+    pub labels: BTreeMap<String, String>,
+    /// What only this driver has, checked against its declaration.
+    pub options: Values,
+}
+
+impl InstanceSpec {
+    /// The digest of everything but the cluster. It decides whether a repeated `create` asks for the same, so a driver computes it
+    /// of what it was given, before defaults.
+    pub fn digest(&self) -> String {
+        let Self { key, cluster: _, name, region, zone, image, instance_type, user_data, networks, labels, options } =
+            self;
+        let mut hash = Sha256::new();
+        let mut add = |text: &[u8]| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        };
+        for text in [key, name, region, zone, image, instance_type] {
+            add(text.as_bytes());
+        }
+        add(&user_data.0);
+        add(&(networks.len() as u64).to_be_bytes());
+        networks.iter().for_each(|network| add(network.as_bytes()));
+        add(&(labels.len() as u64).to_be_bytes());
+        for (name, value) in labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(options.all()) {
+            add(name.as_bytes());
+            add(value.as_bytes());
+        }
+        hex(&hash.finalize())
+    }
+
+    /// The marks of the instance.
+    pub fn marks(&self) -> Marks {
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        Marks { owner: given(&self.key), cluster: given(&self.cluster) }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

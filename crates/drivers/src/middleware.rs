@@ -1,0 +1,1 @@
+//! The layer around each driver.

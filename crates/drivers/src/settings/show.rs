@@ -1,0 +1,1 @@
+//! Prints the declarations of settings (pure).
