@@ -1,12 +1,12 @@
 # make test     everything that CI checks of behavior: unit tests and tests on a real control plane
 # make test-list-watch  the tests that depend on watches, on API servers that list and then watch, as before Kubernetes 1.34
 # make test-faults  every fault that a cluster may have, some for minutes
-# make build    the program, target/release/ccm-operator; so does make alone
-# make image    the container image, by podman or docker; BUILD_ARGS=… for arguments of its build
+# make build    the programs, target/release/ccm-operator and target/release/ccm-cloud; so does make alone
+# make image    the container image of the operator, by podman or docker; BUILD_ARGS=… for arguments of its build; PROGRAM=ccm-cloud for the other image
 # make e2e      the image in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
 # make test-reasons  reasons why nodes wait, and the loss of all nodes, with the real cloud-controller-managers of AWS and vSphere
 # make e2e-all  the same with the release binary, rollouts while a machine is dead, make test-reasons, and CloudControllerManagers on other versions of Kubernetes
-# make reproducible  builds the binary and the image twice and compares them
+# make reproducible  builds the binaries and the images twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
 # make deny     the dependencies' licenses, sources and versions (deny.toml)
@@ -28,12 +28,16 @@
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
 
+# One after the other: cargo gives everything that it builds at once the same features of their dependencies.
 build:
-	hack/build.sh
+	PROGRAM=ccm-operator hack/build.sh
+	PROGRAM=ccm-cloud hack/build.sh
 
-image: build
-	hack/glibc.sh target/release/ccm-operator
-	hack/image.sh target/release/ccm-operator $(BUILD_ARGS)
+image: export PROGRAM ?= ccm-operator
+image:
+	hack/build.sh
+	hack/glibc.sh target/release/$(PROGRAM)
+	hack/image.sh target/release/$(PROGRAM) $(BUILD_ARGS)
 
 # They are built once into a cache folder outside the checkout. Building them before the tests shows the progress.
 testplane:
@@ -93,13 +97,14 @@ release-artifacts:
 E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked --test e2e
 
 e2e: testplane ccm helm
+	cargo build --locked --package ccm-cloud
 	$(E2E)
 
 # Besides the one of hack/testplane/go.mod.
 OTHER_KUBERNETES = v1.36.3 v1.37.2
 
 e2e-all: testplane ccm helm build test-reasons
-	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E) -- --include-ignored
+	OPERATOR=$(CURDIR)/target/release/ccm-operator CCM_CLOUD=$(CURDIR)/target/release/ccm-cloud $(E2E) -- --include-ignored
 	for version in $(OTHER_KUBERNETES); do \
 		programs=$$(hack/testplane/build.sh "$$version") && \
 		KUBEBUILDER_ASSETS=$$programs cargo test --locked --test it -- ccms:: || exit; \

@@ -1,7 +1,14 @@
 #!/bin/sh
-# Builds the release binary, with the arguments of `cargo build`: the same commit and toolchain give the same bytes,
+# Builds a release binary, with the arguments of `cargo build`: the same commit and toolchain give the same bytes,
 # wherever the checkout, cargo's folder and the toolchain are. CCM_OPERATOR_COMMIT names the commit where git is missing.
+#   PROGRAM  ccm-operator, the default, or ccm-cloud. Each is built alone, because cargo gives everything that it builds at once
+#            the same features of their dependencies.
 set -eu
+case ${PROGRAM:-ccm-operator} in
+ccm-operator) package=cloud-controller-manager-operator ;;
+ccm-cloud) package=ccm-cloud ;;
+*) echo "hack/build.sh: there is no program $PROGRAM: name ccm-operator or ccm-cloud" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 toolchain=$(rustc --print sysroot)
@@ -16,4 +23,4 @@ CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' \
 export CARGO_ENCODED_RUSTFLAGS
 export CCM_OPERATOR_LINKER_SCRIPT="$PWD/hack/no-unwinding.ld"
 export CCM_OPERATOR_COMMIT="${CCM_OPERATOR_COMMIT:-$(hack/commit.sh)}"
-exec cargo build --release --locked "$@"
+exec cargo build --release --locked --package "$package" "$@"

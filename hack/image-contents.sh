@@ -1,5 +1,5 @@
 #!/bin/sh
-# The list of what is in the image (SBOM, CycloneDX), made of that of its binary: `image-contents.sh BINARY.cdx.json`. The images of
+# The list of what is in an image (SBOM, CycloneDX), made of that of its binary: `image-contents.sh BINARY.cdx.json`. The images of
 # Containerfile that the rest comes from are in it by their digests; what they contain stands in their own lists.
 set -eu
 list=$(realpath "$1")

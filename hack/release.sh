@@ -1,18 +1,21 @@
 #!/bin/sh
-# What a release consists of beside the image, as files in target/release-artifacts: the binary for this architecture, the lists of
-# what is compiled into it and of what is in its image (SBOM, CycloneDX) and, of everything that is there, SHA256SUMS.
-#   release.sh build   builds the binary and writes it there with its SBOM
+# What a release consists of beside the images, as files in target/release-artifacts: of each program the binary for this
+# architecture, the lists of what is compiled into it and of what is in its image (SBOM, CycloneDX) and, of everything that is there,
+# SHA256SUMS.
+#   release.sh build   builds the binaries and writes them there, each with its SBOM
 #                      TAG, when set, has to be that of the version
 #   release.sh sums    packages the Helm chart, makes the lists of what is in the images, and writes SHA256SUMS; needs jq
 #   release.sh cosign  builds the signing program, which the commands below use, into target/release-cosign: COSIGN is its path
 #   release.sh sign    signs SHA256SUMS: without a key by the identity of the workflow that runs this, or with that of COSIGN_KEY
 #   release.sh verify  checks the signature, as users do, and the sums: SIGNER is the address of the repository whose workflow
 #                      has signed, for the tag of the version in Cargo.toml; COSIGN_PUB the public half of a key
-#   release.sh push    builds an image for each architecture and pushes them as one to IMAGE, signed, each with the list of its contents;
-#                      writes the name of the image with its digest to target/release-image.txt; needs podman, skopeo and jq
+#   release.sh push    builds an image of PROGRAM (ccm-operator, the default, or ccm-cloud) for each architecture and pushes them as one
+#                      to IMAGE, signed, each with the list of its contents; adds the name of the image with its digest to
+#                      target/release-images.txt; needs podman, skopeo and jq
 set -eu
 cd "$(dirname "$0")/.."
 artifacts=target/release-artifacts
+programs="ccm-operator ccm-cloud"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 fail() { echo "hack/release.sh: $*" >&2; exit 1; }
@@ -37,30 +40,43 @@ build)
 	unknown | *-dirty) fail "a release is built from a commit: this is $(hack/commit.sh)" ;;
 	esac
 	case $(uname -m) in
-	x86_64) name=ccm-operator-$version-linux-amd64 ;;
-	aarch64) name=ccm-operator-$version-linux-arm64 ;;
+	x86_64) arch=amd64 ;;
+	aarch64) arch=arm64 ;;
 	*) fail "there are no releases for $(uname -m)" ;;
 	esac
-	hack/build.sh
-	hack/glibc.sh target/release/ccm-operator
-	install -m 755 target/release/ccm-operator "$artifacts/$name"
+	for program in $programs; do
+		PROGRAM=$program hack/build.sh
+		hack/glibc.sh "target/release/$program"
+		install -m 755 "target/release/$program" "$artifacts/$program-$version-linux-$arch"
+	done
 	# With a time that is the commit's, so that the same commit gives the same file.
 	PATH="$(hack/tool.sh cargo-cyclonedx 0.5.9):$PATH" SOURCE_DATE_EPOCH=$(hack/commit.sh time) \
 		cargo cyclonedx --format json --spec-version 1.5 --describe binaries
-	# The place of the checkout is nobody's business, and would make the file another each time.
-	sed "s|file://$PWD|file:///ccm-operator|g" ccm-operator_bin.cdx.json >"$artifacts/$name.cdx.json"
-	rm ccm-operator_bin.cdx.json
+	# The lists stand beside the manifests of the packages, also of those that are not released.
+	lists() { find . -path ./target -prune -o -name "$1_bin.cdx.json" -print; }
+	for program in $programs; do
+		# The place of the checkout is nobody's business, and would make the file another each time.
+		sed "s|file://$PWD|file:///ccm-operator|g" "$(lists "$program")" >"$artifacts/$program-$version-linux-$arch.cdx.json"
+	done
+	lists '*' | xargs rm
 	;;
 sums)
-	for file in "$artifacts/ccm-operator-$version-linux-"*; do
-		[ -f "$file" ] || fail "there are no artifacts of the version $version in $artifacts: run hack/release.sh build first"
+	files=ccm-operator-$version.tgz
+	for program in $programs; do
+		for arch in amd64 arm64; do
+			name=$program-$version-linux-$arch
+			[ -f "$artifacts/$name" ] || continue
+			hack/image-contents.sh "$artifacts/$name.cdx.json" >"$artifacts/$name.image.cdx.json"
+			files="$files $name $name.cdx.json $name.image.cdx.json"
+		done
+		case $files in
+		*" $program-"*) ;;
+		*) fail "there are no artifacts of $program $version in $artifacts: run hack/release.sh build first" ;;
+		esac
 	done
 	"$(hack/helm/build.sh)/helm" package charts/ccm-operator --destination "$artifacts" >/dev/null
-	for arch in amd64 arm64; do
-		name=$artifacts/ccm-operator-$version-linux-$arch
-		[ ! -f "$name" ] || hack/image-contents.sh "$name.cdx.json" >"$name.image.cdx.json"
-	done
-	(cd "$artifacts" && sha256sum "ccm-operator-$version-linux-"* "ccm-operator-$version.tgz" >SHA256SUMS)
+	# shellcheck disable=SC2086 # a list
+	(cd "$artifacts" && sha256sum $files >SHA256SUMS)
 	;;
 cosign)
 	install -D -m 755 "$(build_cosign)" target/release-cosign/cosign
@@ -84,9 +100,10 @@ verify)
 	(cd "$artifacts" && sha256sum --check --strict SHA256SUMS)
 	;;
 push)
+	program=${PROGRAM:-ccm-operator}
 	images=
 	for arch in amd64 arm64; do
-		binary=$artifacts/ccm-operator-$version-linux-$arch
+		binary=$artifacts/$program-$version-linux-$arch
 		for file in "$binary" "$binary.image.cdx.json"; do
 			[ -f "$file" ] || fail "$file is missing: an image is pushed for all architectures, after hack/release.sh sums"
 		done
@@ -101,13 +118,13 @@ push)
 	name=${IMAGE%:*}
 	digest=$(cat target/release-image.digest)
 	cosign sign --yes "$name@$digest"
-	echo "Image: \`$IMAGE@$digest\`" >target/release-image.txt
+	echo "Image of $program: \`$IMAGE@$digest\`" >>target/release-images.txt
 	# Each list belongs to the image of its architecture, whose digest the registry knows: layers are compressed by the push.
 	index=$(skopeo inspect --raw "docker://$name@$digest")
 	for arch in amd64 arm64; do
 		digest=$(printf '%s' "$index" | jq --raw-output --exit-status --arg arch "$arch" \
 			'.manifests[] | select(.platform.architecture == $arch).digest')
-		cosign attest --yes --type cyclonedx --predicate "$artifacts/ccm-operator-$version-linux-$arch.image.cdx.json" "$name@$digest"
+		cosign attest --yes --type cyclonedx --predicate "$artifacts/$program-$version-linux-$arch.image.cdx.json" "$name@$digest"
 	done
 	;;
 *)

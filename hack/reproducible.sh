@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the commit twice, from clean checkouts in different folders with other cargo folders, umasks and time zones, and
-# fails if the binaries or the images differ. Prints their digests. It takes twice as long as a release build.
+# fails if the binaries or the images of a program differ. Prints their digests. It takes twice as long as a release build.
 set -euo pipefail
+programs="ccm-operator ccm-cloud"
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "hack/reproducible.sh: buildah keeps the owners of files: run this as root" >&2; exit 1; }
 base=$(hack/e2e/base.sh)
@@ -36,13 +37,16 @@ printf 'FROM scratch\nADD base.tar /\n' >"$work/base/Containerfile"
 
 build() { # checkout, tag
 	git clone --quiet . "$1"
-	"$1/hack/build.sh" >&2
-	(
-		cd "$1"
-		CONTAINER_TOOL=$buildah IMAGE=localhost/$2 hack/image.sh target/release/ccm-operator \
-			--no-cache --timestamp "$(hack/commit.sh time)" \
-			--build-arg BASE=localhost/base --build-arg CERTIFICATES=localhost/base
-	)
+	for PROGRAM in $programs; do
+		export PROGRAM
+		"$1/hack/build.sh" >&2
+		(
+			cd "$1"
+			CONTAINER_TOOL=$buildah IMAGE=localhost/$PROGRAM-$2 hack/image.sh "target/release/$PROGRAM" \
+				--no-cache --timestamp "$(hack/commit.sh time)" \
+				--build-arg BASE=localhost/base --build-arg CERTIFICATES=localhost/base
+		)
+	done
 }
 digest() { "$buildah" inspect --type image --format '{{.FromImageDigest}}' "localhost/$1"; }
 
@@ -54,11 +58,16 @@ build "$work/one" one
 	export CARGO_HOME=$work/another/cargo TZ=Pacific/Kiritimati
 	build "$work/another/checkout" another
 )
-sha256sum "$work/one/target/release/ccm-operator" "$work/another/checkout/target/release/ccm-operator"
-cmp "$work/one/target/release/ccm-operator" "$work/another/checkout/target/release/ccm-operator"
-echo "image: $(digest one)"
-echo "image: $(digest another)"
-[ "$(digest one)" = "$(digest another)" ] || { echo "hack/reproducible.sh: the images differ" >&2; exit 1; }
-ls -l "$work/one/target/release/ccm-operator"
-"$buildah" inspect --type image --format '{{.OCIv1.Config.Labels}}' localhost/one
-echo; echo "the same commit gives the same binary and the same image"
+for program in $programs; do
+	one=$work/one/target/release/$program another=$work/another/checkout/target/release/$program
+	sha256sum "$one" "$another"
+	cmp "$one" "$another"
+	echo "image: $(digest "$program-one")"
+	echo "image: $(digest "$program-another")"
+	[ "$(digest "$program-one")" = "$(digest "$program-another")" ] ||
+		{ echo "hack/reproducible.sh: the images of $program differ" >&2; exit 1; }
+	ls -l "$one"
+	"$buildah" inspect --type image --format '{{.OCIv1.Config.Labels}}' "localhost/$program-one"
+	echo
+done
+echo "the same commit gives the same binaries and the same images"

@@ -12,6 +12,9 @@ if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
 fi
 tr -d - </proc/sys/kernel/random/uuid >/etc/machine-id
 containerd &
+# What a driver has given to the machine, where cloud-init looks for it, too: a script, such as one that joins a cluster.
+user_data=/var/lib/cloud/seed/nocloud/user-data
+case $(head -n 1 "$user_data" 2>/dev/null) in '#!'*) sh "$user_data" & ;; esac
 # kubeadm creates a file and then writes it: a kubelet without its flags would register a node that waits for nobody.
 until [ -s /var/lib/kubelet/config.yaml ] && [ -s /var/lib/kubelet/kubeadm-flags.env ]; do sleep 0.1; done
 KUBELET_KUBEADM_ARGS=

@@ -24,7 +24,7 @@ use crate::support::{
 };
 
 /// The base of the image under test: a few files of Debian at the places of UBI.
-const BASE: &str = "localhost/ccm-operator-e2e-base:latest";
+pub(crate) const BASE: &str = "localhost/ccm-operator-e2e-base:latest";
 /// The image under test.
 const IMAGE: &str = "localhost/ccm-operator-e2e:latest";
 

@@ -1,16 +1,22 @@
-//! The image itself: what release tooling, a kubelet and the Go operator's Deployment expect of it.
+//! The images themselves: what release tooling, a kubelet and the Go operator's Deployment expect of the operator's, and that of
+//! `ccm-cloud`.
 
 use std::{
     env, fs,
     io::{self, Write},
+    path::PathBuf,
     process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::{
-    docker::{docker, image, inspect_image},
-    support::{go_operator, lab::repository},
+    docker::{BASE, docker, image, inspect_image, run},
+    support::{
+        go_operator,
+        lab::{binary, repository},
+    },
 };
 
 /// The output of a shell in a container of the image.
@@ -86,5 +92,38 @@ async fn runs_the_program_which_names_its_commit() -> Result<()> {
     ensure!(version.starts_with("Client  ccm-operator "), "{version}");
     // The tests' own binary is built without.
     ensure!(env::var_os("OPERATOR").is_none() || version.contains(", commit "), "{version}");
+    Ok(())
+}
+
+/// The binary of `ccm-cloud`: `CCM_CLOUD`, or the one that `make e2e` builds beside the operator's.
+pub(crate) fn ccm_cloud() -> Result<PathBuf> {
+    env::var_os("CCM_CLOUD").map_or_else(|| Ok(binary()?.with_file_name("ccm-cloud")), |named| Ok(named.into()))
+}
+
+#[tokio::test]
+async fn ccm_cloud_has_an_image_of_its_own() -> Result<()> {
+    const IMAGE: &str = "localhost/ccm-cloud-e2e:latest";
+    // The base of the operator's image is there once that is built.
+    image().await?;
+    let mut build = Command::new(repository().join("hack/image.sh"));
+    build.arg(ccm_cloud()?);
+    for argument in ["BASE", "CERTIFICATES"] {
+        build.args(["--build-arg", &format!("{argument}={BASE}")]);
+    }
+    run(build.envs([("PROGRAM", "ccm-cloud"), ("CONTAINER_TOOL", "docker"), ("IMAGE", IMAGE)]))?;
+
+    let inspected: Value = serde_json::from_str(&docker(&["image", "inspect", IMAGE])?)?;
+    let config = &inspected[0]["Config"];
+    assert_eq!(config["User"], "65532:65532");
+    assert_eq!(config["Labels"]["org.opencontainers.image.title"], "ccm-cloud");
+    assert_eq!(config["Labels"]["io.openshift.release.operator"], Value::Null);
+    let drivers = docker(&["run", "--rm", "--network=none", IMAGE, "drivers"])?;
+    for driver in ["docker", "fake"] {
+        ensure!(drivers.contains(driver), "{drivers}");
+    }
+    let script = "cd /; for file in * usr/bin/*; do echo $file; done";
+    let files = docker(&["run", "--rm", "--network=none", "--entrypoint=/bin/bash", IMAGE, "-ec", script])?;
+    ensure!(files.lines().any(|file| file == "usr/bin/ccm-cloud"), "{files}");
+    ensure!(!files.contains("manifests") && !files.contains("operator"), "{files}");
     Ok(())
 }

@@ -116,6 +116,13 @@ impl Kubeadm {
         Ok(Self { client, api_server, machines, programs, dir, _room: room })
     }
 
+    /// The configuration with which a further machine joins, and the file that it names: where the cluster is.
+    pub(crate) async fn invitation(&self, name: &str) -> Result<[(&'static str, String); 2]> {
+        let instance = Instance { id: String::new(), name: name.to_owned(), address: String::new() };
+        let cluster = self.machines[0].exec(&[&KUBECTL[..], &CLUSTER_INFO].concat()).await?;
+        Ok([("/root/cluster.conf", cluster), ("/root/join.yaml", join(&instance, true))])
+    }
+
     /// The file of an administrator's configuration.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join("kubeconfig")

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The image of a machine.
-const IMAGE: &str = "localhost/ccm-operator-e2e-node:latest";
+pub(crate) const IMAGE: &str = "localhost/ccm-operator-e2e-node:latest";
 
 /// A running machine, removed when it is dropped.
 pub(crate) struct Machine {

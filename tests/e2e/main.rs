@@ -17,6 +17,7 @@ mod cloud;
 mod commands;
 mod dead_node;
 mod docker;
+mod drivers;
 mod image;
 mod installation;
 mod kubeadm;
@@ -26,3 +27,5 @@ mod pod;
 mod reasons;
 mod story;
 mod trial;
+
+use support::lab;

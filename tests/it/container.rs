@@ -1,7 +1,7 @@
 //! The two Containerfiles and the release workflow agree, and a release has all its files. `make e2e` tests the
-//! image itself.
+//! images themselves.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{collections::BTreeSet, env, fs, os::unix::fs::PermissionsExt, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::text::yaml;
@@ -159,14 +159,14 @@ program programs/skopeo <<'END'
 echo '{"manifests": [{"digest": "sha256:1", "platform": {"architecture": "amd64"}},'
 echo '{"digest": "sha256:2", "platform": {"architecture": "arm64"}}]}'
 END
-for arch in amd64 arm64; do
-	binary=target/release-artifacts/ccm-operator-$version-linux-$arch
-	echo "$arch" >"$binary"
-	echo '{"components": []}' >"$binary.cdx.json"
+for name in ccm-operator-$version-linux-amd64 ccm-operator-$version-linux-arm64 ccm-cloud-$version-linux-amd64 ccm-cloud-$version-linux-arm64; do
+	echo "$name" >"target/release-artifacts/$name"
+	echo '{"components": []}' >"target/release-artifacts/$name.cdx.json"
 done
 export PATH="$PWD/programs:$PATH" COSIGN="$PWD/programs/cosign" IMAGE=registry.example.test/ccm:v1
 hack/release.sh sums
 hack/release.sh push
+PROGRAM=ccm-cloud hack/release.sh push
 "#;
 
 #[test]
@@ -186,15 +186,45 @@ fn all_files_of_a_release_have_sums_and_each_list_belongs_to_its_image() -> Resu
     assert!(uploaded.remove("SHA256SUMS"));
     assert_eq!(uploaded, listed);
     let image = "registry.example.test/ccm";
-    let attested = |arch: &str, digest: &str| {
-        let list = format!("ccm-operator-{version}-linux-{arch}.image.cdx.json");
-        assert!(listed.contains(&list), "{listed:?}");
-        format!("attest --yes --type cyclonedx --predicate target/release-artifacts/{list} {image}@{digest}")
-    };
-    let signed = [format!("sign --yes {image}@sha256:0"), attested("amd64", "sha256:1"), attested("arm64", "sha256:2")];
+    let programs = ["ccm-operator", "ccm-cloud"];
+    let mut signed = Vec::new();
+    for program in programs {
+        signed.push(format!("sign --yes {image}@sha256:0"));
+        for (arch, digest) in [("amd64", "sha256:1"), ("arm64", "sha256:2")] {
+            let binary = format!("{program}-{version}-linux-{arch}");
+            let list = format!("{binary}.image.cdx.json");
+            for file in [&binary, &list] {
+                assert!(listed.contains(file), "{file}: {listed:?}");
+            }
+            signed.push(format!(
+                "attest --yes --type cyclonedx --predicate target/release-artifacts/{list} {image}@{digest}"
+            ));
+        }
+    }
     assert_eq!(fs::read_to_string(folder.path().join("log"))?.lines().collect::<Vec<_>>(), signed);
-    let note = fs::read_to_string(folder.path().join("target/release-image.txt"))?;
-    assert_eq!(note, format!("Image: `{image}:v1@sha256:0`\n"));
+    let notes = fs::read_to_string(folder.path().join("target/release-images.txt"))?;
+    assert_eq!(notes, programs.map(|program| format!("Image of {program}: `{image}:v1@sha256:0`\n")).concat());
+    Ok(())
+}
+
+/// Cargo gives everything that it builds at once the same features of their dependencies.
+#[test]
+fn each_program_is_built_alone() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let cargo = folder.path().join("cargo");
+    fs::write(&cargo, "#!/bin/sh\necho \"$*\"\n")?;
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755))?;
+    let path = format!("{}:{}", folder.path().display(), env::var("PATH")?);
+    for (program, package) in
+        [(None, "cloud-controller-manager-operator"), (Some("ccm-cloud"), "ccm-cloud"), (Some("other"), "")]
+    {
+        let mut build = Command::new(repository().join("hack/build.sh"));
+        build.args(["--bin", "x"]).env("PATH", &path).env_remove("PROGRAM").envs(program.map(|name| ("PROGRAM", name)));
+        let output = build.output()?;
+        let expected = format!("build --release --locked --package {package} --bin x\n");
+        assert_eq!(output.status.success(), !package.is_empty(), "{program:?}: {output:?}");
+        assert_eq!(String::from_utf8(output.stdout)?, if package.is_empty() { "" } else { &expected });
+    }
     Ok(())
 }
 

@@ -34,7 +34,8 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use crate::lab::{can, repository};
 use page::{Block, Mark};
 
-/// The pages whose commands `paths`, `any_kubernetes` and `helm` run, unless a mark says why not. Of other pages only the command lines are checked.
+/// The pages whose commands `paths`, `any_kubernetes` and `helm` run, unless a mark says why not. Of other pages only the command lines are checked;
+/// `make e2e` runs those about drivers.
 const FOLLOWED: &[&str] = &[
     "README.md",
     "docs/any-kubernetes.md",
@@ -58,10 +59,12 @@ const PROGRAMS: &[&str] = &[
     "base64",
     "cargo",
     "cat",
+    "ccm-cloud",
     "ccm-operator",
     "cosign",
     "cp",
     "curl",
+    "docker",
     "doctl",
     "find",
     "gcloud",
@@ -88,6 +91,7 @@ const PROGRAMS: &[&str] = &[
     "sed",
     "sha256sum",
     "sort",
+    "stat",
     "tail",
     "tar",
     "vultr-cli",

@@ -23,7 +23,16 @@ struct Layer {
 const BASE: &str = "crates/base/src";
 const CORE: &str = "crates/core/src";
 const KIT: &str = "crates/kit/src";
+const DRIVERS: &str = "crates/drivers/src";
 const OPERATOR: &str = "src";
+
+/// The crates whose modules are layers.
+const LAYERED: [&str; 5] = [BASE, CORE, KIT, DRIVERS, OPERATOR];
+
+/// The crates of single drivers, and the programs that use them. Each is small enough to have no layers.
+const FAKE: &str = "crates/driver-fake/src";
+const DOCKER: &str = "crates/driver-docker/src";
+const CCM_CLOUD: &str = "crates/ccm-cloud/src";
 
 const fn pure(name: &'static str, sources: &'static str) -> Layer {
     Layer { name, sources, is_pure: true }
@@ -34,7 +43,7 @@ const fn io(name: &'static str, sources: &'static str) -> Layer {
 }
 
 /// A layer imports only layers above it in this list.
-const LAYERS: [Layer; 21] = [
+const LAYERS: [Layer; 25] = [
     pure("version", BASE),
     pure("error", BASE),
     pure("grace", BASE),
@@ -49,6 +58,10 @@ const LAYERS: [Layer; 21] = [
     pure("nodes", CORE),
     io("cluster", KIT),
     io("process", KIT),
+    pure("settings", DRIVERS),
+    pure("contract", DRIVERS),
+    io("middleware", DRIVERS),
+    io("conformance", DRIVERS),
     pure("apply", OPERATOR),
     io("evidence", OPERATOR),
     pure("preflight", OPERATOR),
@@ -179,9 +192,14 @@ fn collect(folder: &Path, prefix: &str, modules: &mut Vec<Module>) -> Result<()>
     Ok(())
 }
 
+/// The modules of all layers.
 fn modules() -> Result<Vec<Module>> {
+    modules_of(&LAYERED)
+}
+
+fn modules_of(crates: &[&str]) -> Result<Vec<Module>> {
     let mut modules = Vec::new();
-    for sources in [BASE, CORE, KIT, OPERATOR] {
+    for sources in crates {
         collect(&repository().join(sources), "", &mut modules)?;
     }
     // What only tests use.
@@ -225,7 +243,7 @@ fn a_layer_imports_only_layers_above_it() -> Result<()> {
 #[test]
 fn the_crates_and_the_architecture_list_the_layers_in_this_order() -> Result<()> {
     let listed = LAYERS.map(|layer| layer.name);
-    for sources in [BASE, CORE, KIT, OPERATOR] {
+    for sources in LAYERED {
         let library = fs::read_to_string(repository().join(sources).join("lib.rs"))?;
         let modules = library.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
         let layers = LAYERS.iter().filter(|layer| layer.sources == sources).map(|layer| layer.name);
@@ -262,6 +280,28 @@ fn neither_the_base_nor_the_core_has_a_client_or_a_runtime() -> Result<()> {
     Ok(())
 }
 
+/// The operator makes no instances, and a driver needs no API server.
+#[test]
+fn the_operator_depends_on_no_driver_and_a_driver_on_nothing_of_the_operator() -> Result<()> {
+    let ours = |sources| -> Result<Vec<String>> {
+        Ok(dependencies(sources)?
+            .into_iter()
+            .filter(|name| name.starts_with("ccm-") || name.starts_with("cloud-"))
+            .collect())
+    };
+    assert_eq!(ours(OPERATOR)?, ["ccm-base", "ccm-core", "ccm-kit"]);
+    assert_eq!(ours(DRIVERS)?, ["ccm-base"]);
+    for driver in [FAKE, DOCKER] {
+        assert_eq!(ours(driver)?, ["ccm-base", "ccm-drivers"], "{driver}");
+    }
+    let program = ours(CCM_CLOUD)?;
+    assert!(!program.iter().any(|name| name == "ccm-core" || name.starts_with("cloud-")), "{program:?}");
+    for absent in ["kube", "hyper", "hyper-util", "rustls", "axum", "ccm-kit"] {
+        assert!(!dependencies(DRIVERS)?.contains(absent), "the contract has no client: {absent}");
+    }
+    Ok(())
+}
+
 /// The words of this product that a crate for any process with controllers does not know.
 #[test]
 fn the_kit_knows_no_cloud_and_no_product() -> Result<()> {
@@ -291,10 +331,17 @@ fn pure_code_does_no_io() -> Result<()> {
 
 #[test]
 fn imports_form_no_cycle() -> Result<()> {
-    let modules = modules()?;
+    form_no_cycle(&modules()?);
+    for sources in [FAKE, DOCKER, CCM_CLOUD] {
+        form_no_cycle(&modules_of(&[sources])?);
+    }
+    Ok(())
+}
+
+fn form_no_cycle(modules: &[Module]) {
     let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for module in &modules {
-        let targets = module.imports.iter().filter_map(|import| imported(import, &modules));
+    for module in modules {
+        let targets = module.imports.iter().filter_map(|import| imported(import, modules));
         // To other modules, a parent and its children are one module.
         let others =
             targets.filter(|other| !is_inside(&module.path, &other.path) && !is_inside(&other.path, &module.path));
@@ -313,7 +360,6 @@ fn imports_form_no_cycle() -> Result<()> {
         }
     }
     assert!(edges.is_empty(), "{edges:#?}");
-    Ok(())
 }
 
 /// The words that only one layer may use: OpenShift's documents, and the object that holds the status.
@@ -426,7 +472,8 @@ fn fits(path: &str, pattern: &str) -> bool {
 fn is_named(file: &str, path: &str) -> bool {
     let pattern = path.replace("<cloud>", "*").replace('…', "*");
     let pattern = if pattern.ends_with('/') { format!("{pattern}*") } else { pattern };
-    let roots = [BASE, CORE, KIT, OPERATOR].map(|sources| format!("{sources}/"));
+    let roots = LAYERED.iter().chain(&[FAKE, DOCKER, CCM_CLOUD]).map(|sources| format!("{sources}/"));
+    let roots: Vec<_> = roots.collect();
     let in_crate = roots.iter().find_map(|sources| file.strip_prefix(sources));
     let name = file.rsplit('/').next().filter(|_| !pattern.contains('/'));
     [Some(file), in_crate, name].into_iter().flatten().any(|file| fits(file, &pattern))
@@ -477,7 +524,8 @@ fn the_names_of_code_where_a_change_goes_exist() -> Result<()> {
 
 #[test]
 fn no_file_has_more_than_400_lines() -> Result<()> {
-    let longest = modules()?.into_iter().map(|module| (module.lines, module.path)).max();
+    let all = [&LAYERED[..], &[FAKE, DOCKER, CCM_CLOUD]].concat();
+    let longest = modules_of(&all)?.into_iter().map(|module| (module.lines, module.path)).max();
     assert!(longest.as_ref().is_some_and(|(lines, _)| *lines <= 400), "{longest:?}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs, the clouds'
-//! cloud-controller-managers, a vCenter and Helm.
+//! cloud-controller-managers, a vCenter, Helm and a Docker Engine.
 //!
-//! `hack/testplane/build.sh`, `hack/ccm/build.sh`, `hack/vcsim/build.sh` and `hack/helm/build.sh` build them once, `hack/debian.sh`
+//! `hack/testplane/build.sh`, `hack/ccm/build.sh`, `hack/vcsim/build.sh`, `hack/helm/build.sh` and `hack/moby/build.sh` build them once, `hack/debian.sh`
 //! gets them, `hack/e2e/` puts them together.
 
 use std::{
@@ -41,6 +41,11 @@ pub async fn vcenter_simulator() -> Result<PathBuf> {
 pub async fn helm() -> Result<PathBuf> {
     static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
     Ok(FOLDER.get_or_try_init(|| build_sh("hack/helm/build.sh", &[])).await?.join("helm"))
+}
+
+/// The program of a current Docker Engine, which the first call on a machine builds.
+pub async fn current_engine() -> Result<PathBuf> {
+    Ok(build_sh("hack/moby/build.sh", &[]).await?.join("dockerd"))
 }
 
 /// The folder of Debian's `prometheus` and `promtool`.

@@ -158,7 +158,7 @@ pub struct SubAccount {
 #[async_trait]
 pub trait Account: Send + Sync {
     /// Asks the cloud who the credentials belong to. Wrong credentials are [`ErrorKind::InvalidCredentials`], and never
-    /// NotFound.
+    /// `NotFound`.
     async fn verify(&self) -> Result<AccountInfo>;
 
     /// Checks what the settings name and only `create` needs: that the default image, network and instance type exist.
@@ -176,7 +176,7 @@ pub trait Topology: Send + Sync {
     /// All regions.
     async fn regions(&self) -> Result<Vec<Region>>;
 
-    /// The zones of a region, or of all. A region that does not exist is NotFound.
+    /// The zones of a region, or of all. A region that does not exist is `NotFound`.
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>>;
 
     /// A region by its id.
@@ -201,11 +201,11 @@ pub trait Instances: Send + Sync {
     /// The instances that fit a filter, whoever made them.
     async fn list(&self, filter: &Filter) -> Result<Vec<Instance>>;
 
-    /// An instance by its id. One that is stopped exists. One that is gone is NotFound.
+    /// An instance by its id. One that is stopped exists. One that is gone is `NotFound`.
     async fn get(&self, id: &str) -> Result<Instance>;
 
     /// Makes an instance and starts it. Repeated with the same key and the same rest it returns the same instance; with the
-    /// same key or name and another rest it is AlreadyExists. A failure after something was made carries the id. Nothing of
+    /// same key or name and another rest it is `AlreadyExists`. A failure after something was made carries the id. Nothing of
     /// one call is left for the next.
     async fn create(&self, spec: &InstanceSpec) -> Result<Instance>;
 
@@ -226,7 +226,7 @@ pub trait Inventory: Send + Sync {
     /// The kinds that this cloud has.
     fn kinds(&self) -> &[ResourceKind];
 
-    /// Those of a kind, of a region or of all. A kind that is not in [`Inventory::kinds`] is NotSupported.
+    /// Those of a kind, of a region or of all. A kind that is not in [`Inventory::kinds`] is `NotSupported`.
     async fn list(&self, kind: ResourceKind, region: Option<&str>) -> Result<Vec<Resource>>;
 
     /// One by its global id.

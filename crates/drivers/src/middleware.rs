@@ -1,1 +1,133 @@
-//! The layer around each driver.
+//! The layer around each driver: trace, read-only refusal, limits of time and rate, retries, and the check that the account is
+//! the right one.
+//!
+//! - Credentials are verified before anything else. A session is of one account from its beginning to its end.
+//! - What is not allowed is refused before the driver hears of it.
+//! - Only transient errors are retried. A command inside of an instance is only retried if the cloud refused it for its rate.
+//! - No secret and no user data is in the trace.
+
+use async_trait::async_trait;
+
+use crate::{
+    contract::{
+        Account, AccountInfo, Capability, Driver, DriverType, Instances, Inventory, Metrics, Mode, Result, RunCommand,
+        Topology,
+    },
+    settings::{ACCOUNT_ID, READ_ONLY, Values},
+};
+
+mod calls;
+mod in_flight;
+mod layer;
+mod outcome;
+mod pace;
+
+pub use in_flight::{InFlight, InFlightHandle};
+
+use calls::Calls;
+use layer::{Expected, Layer};
+
+/// A driver whose credentials are verified. It is itself a driver: each operation of its capabilities goes through the layer.
+pub struct Session {
+    layer: Layer,
+    account: AccountInfo,
+}
+
+impl Session {
+    /// Opens a driver and verifies its credentials. `first_seen` is the account id that a controller saw first; `trace` logs the
+    /// begin and the end of each operation.
+    ///
+    /// Fails with [`crate::contract::ErrorKind::InvalidCredentials`] if the account is not the one of the setting `accountID`, or not the one that
+    /// was seen first.
+    pub async fn open(driver: &dyn DriverType, values: &Values, first_seen: Option<&str>, trace: bool) -> Result<Self> {
+        Self::open_listed(driver, values, first_seen, trace, InFlightHandle::default()).await
+    }
+
+    /// The same as [`Session::open`], with operations listed by a handle that exists before, so that the verification of the
+    /// credentials is in the list.
+    pub async fn open_listed(
+        driver: &dyn DriverType,
+        values: &Values,
+        first_seen: Option<&str>,
+        trace: bool,
+        in_flight: InFlightHandle,
+    ) -> Result<Self> {
+        let calls = Calls::new(driver.name(), values, trace, in_flight);
+        let set = values.text(ACCOUNT_ID).map(str::to_owned);
+        // The driver looks at the account again whenever it connects anew, but only if the setting has a value.
+        let pinned = match (&set, first_seen) {
+            (None, Some(seen)) => &values.clone().with(ACCOUNT_ID, seen),
+            _ => values,
+        };
+        if trace {
+            tracing::info!(driver = driver.name(), settings = ?pinned, "open");
+        }
+        let inner = driver.open(pinned).await.map_err(|error| calls.without_secrets(error))?;
+        let account = Expected { set, seen: first_seen.map(str::to_owned) };
+        let mut layer = Layer { inner, calls, read_only: values.is(READ_ONLY), account };
+        let account = match layer.verify().await {
+            Ok(account) => account,
+            Err(error) => {
+                // Its own error would hide the one that counts.
+                let _ = layer.inner.close().await;
+                return Err(error);
+            }
+        };
+        layer.account.seen = Some(account.id.clone());
+        Ok(Self { layer, account })
+    }
+
+    /// The account of the credentials, as it was when the session was opened.
+    pub fn account_info(&self) -> &AccountInfo {
+        &self.account
+    }
+
+    /// The operations in flight, the oldest first.
+    pub fn in_flight(&self) -> Vec<InFlight> {
+        self.layer.calls.in_flight.list()
+    }
+
+    /// A handle that lists the operations in flight, also from another task.
+    pub fn in_flight_handle(&self) -> InFlightHandle {
+        self.layer.calls.in_flight.clone()
+    }
+}
+
+#[async_trait]
+impl Driver for Session {
+    fn account(&self) -> &dyn Account {
+        &self.layer
+    }
+
+    fn topology(&self) -> &dyn Topology {
+        &self.layer
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.layer.inner.instances().map(|_| &self.layer as &dyn Instances)
+    }
+
+    fn inventory(&self) -> Option<&dyn Inventory> {
+        self.layer.inner.inventory().map(|_| &self.layer as &dyn Inventory)
+    }
+
+    fn metrics(&self) -> Option<&dyn Metrics> {
+        self.layer.inner.metrics().map(|_| &self.layer as &dyn Metrics)
+    }
+
+    fn run_command(&self) -> Option<&dyn RunCommand> {
+        self.layer.inner.run_command().map(|_| &self.layer as &dyn RunCommand)
+    }
+
+    fn mode(&self, capability: Capability) -> Mode {
+        let mode = self.layer.inner.mode(capability);
+        Mode { read_only: mode.read_only || self.layer.read_only, ..mode }
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.layer.inner.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests;

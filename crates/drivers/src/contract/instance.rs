@@ -213,7 +213,9 @@ impl InstanceSpec {
         }
         add(&user_data.0);
         add(&(networks.len() as u64).to_be_bytes());
-        networks.iter().for_each(|network| add(network.as_bytes()));
+        for network in networks {
+            add(network.as_bytes());
+        }
         add(&(labels.len() as u64).to_be_bytes());
         for (name, value) in labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(options.all()) {
             add(name.as_bytes());
@@ -230,5 +232,5 @@ impl InstanceSpec {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }

@@ -1,0 +1,105 @@
+//! What this process is doing: shown by SIGUSR1, and on a terminal once it takes longer than a second.
+
+use std::{
+    io::{self, IsTerminal},
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use ccm_drivers::middleware::InFlightHandle;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::terminal::{clear, draw, say};
+
+/// The time after which progress is shown, and the interval of its changes.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// What is in flight. Clones show the same.
+#[derive(Clone, Default)]
+pub(crate) struct Activity {
+    /// The operations of sessions.
+    pub(crate) sessions: InFlightHandle,
+    /// What is done besides, and since when.
+    step: Arc<Mutex<Option<(String, Instant)>>>,
+}
+
+impl Activity {
+    /// Begins a step that is no operation of a driver, or that has several.
+    pub(crate) fn step(&self, step: &str) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = Some((step.to_owned(), Instant::now()));
+    }
+
+    /// A line for the step and for each operation.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let step = self.step.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let step = step.map(|(step, begin)| format!("{step}, for {:.1}s", begin.elapsed().as_secs_f64()));
+        step.into_iter().chain(self.sessions.list().iter().map(ToString::to_string)).collect()
+    }
+
+    /// Prints the lines at each SIGUSR1, as long as the runtime lives.
+    pub(crate) fn print_on_signal(&self) -> io::Result<()> {
+        let (mut asked, activity) = (signal(SignalKind::user_defined1())?, self.clone());
+        tokio::spawn(async move {
+            while asked.recv().await.is_some() {
+                let lines = activity.lines();
+                say(if lines.is_empty() { "in flight: nothing" } else { "in flight:" });
+                for line in lines {
+                    say(&format!("  {line}"));
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Waits for some work. On a terminal it shows the first line while that takes long, and removes it at the end.
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        if !io::stderr().is_terminal() {
+            return work.await;
+        }
+        loop {
+            if let Ok(done) = tokio::time::timeout(PERIOD, &mut work).await {
+                clear();
+                return done;
+            }
+            draw(self.lines().first().map_or("", String::as_str));
+        }
+    }
+}
+
+/// SIGINT and SIGTERM.
+pub(crate) struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Ends {
+    /// Takes both signals over: from now on they end nothing by themselves.
+    pub(crate) fn take() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next of them, and returns the exit code for it.
+    pub(crate) async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_show_the_same_step() {
+        let activity = Activity::default();
+        assert!(activity.lines().is_empty());
+        let clone = activity.clone();
+        activity.step("read the owners");
+        let lines = clone.lines();
+        assert!(lines.len() == 1 && lines[0].starts_with("read the owners, for 0."), "{lines:?}");
+    }
+}

@@ -1,0 +1,47 @@
+//! The built-in drivers: the only list of them. Each stands behind a Cargo feature of its own name.
+
+use std::sync::LazyLock;
+
+use ccm_drivers::contract::DriverType;
+
+/// All drivers of this program.
+pub(crate) static DRIVERS: LazyLock<Box<[Box<dyn DriverType>]>> = LazyLock::new(|| {
+    Box::new([
+        #[cfg(feature = "docker")]
+        Box::new(ccm_driver_docker::Docker),
+        #[cfg(feature = "fake")]
+        Box::new(ccm_driver_fake::Fake::new()),
+    ])
+});
+
+/// Returns the driver with this name.
+pub(crate) fn named(name: &str) -> Option<&'static dyn DriverType> {
+    DRIVERS.iter().map(|driver| &**driver).find(|driver| driver.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_of_the_right_form() {
+        let names: BTreeSet<_> = DRIVERS.iter().map(|driver| driver.name()).collect();
+        assert_eq!(names.len(), DRIVERS.len());
+        for name in names {
+            let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_allowed), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_driver_is_a_feature_of_its_own_name_that_is_on_by_default() {
+        let package = include_str!("../Cargo.toml");
+        let defaults = package.lines().find(|line| line.starts_with("default = [")).unwrap();
+        for name in DRIVERS.iter().map(|driver| driver.name()) {
+            assert!(package.contains(&format!("\n{name} = [\"dep:ccm-driver-{name}\"]\n")), "{name}");
+            assert!(defaults.contains(&format!("{name:?}")), "{name}: {defaults}");
+        }
+    }
+}

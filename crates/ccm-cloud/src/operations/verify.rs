@@ -1,0 +1,172 @@
+//! `verify`: the checks of conformance against the real cloud.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    pin::pin,
+    process,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::bail;
+use ccm_drivers::{
+    conformance::{self, CHECKS, Plan, clean_up, instance_names},
+    contract::Driver,
+    middleware::Session,
+    settings::{READ_ONLY, TIMEOUT},
+};
+use clap::Args;
+
+use super::{
+    Call,
+    instances::shown,
+    template::{Template, pair, unique},
+};
+use crate::{
+    activity::Ends,
+    failure::{DONE, NEGATIVE, report},
+    terminal::{print, say},
+    text::suggest::did_you_mean,
+};
+
+mod results;
+
+use results::{ReportFormat, is_good};
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// The ids of checks, such as I1,I2, to run only these.
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// A second image, for the check that the image of one call is not left for the next.
+    #[arg(long, value_name = "IMAGE")]
+    other_image: Option<String>,
+
+    /// A setting with wrong credentials, by its name in a file; may be repeated [default: every secret that is set is changed].
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    wrong: Vec<(String, String)>,
+
+    /// Run no check, and delete the instances that earlier runs have left. Touches no other instance.
+    #[arg(long, conflicts_with_all = ["only", "other_image", "wrong"])]
+    clean_up: bool,
+
+    #[command(flatten)]
+    template: Template,
+
+    /// The format of the output.
+    #[arg(id = "output", short, long, value_name = "FORMAT", value_enum, default_value_t)]
+    format: ReportFormat,
+}
+
+/// The pause before what a canceled request may still have made is looked for again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(call: &Call, args: &VerifyArgs) -> anyhow::Result<u8> {
+    let given = call.given()?;
+    let values = call.checked(&given)?;
+    if args.clean_up {
+        return call.with_session(&values, async |session| clean_up_all(session).await).await;
+    }
+    if let Some(id) = args.only.iter().find(|id| !CHECKS.iter().any(|check| check.id == **id)) {
+        bail!("--only: there is no check {id:?}{}", did_you_mean(id, CHECKS.iter().map(|check| check.id)));
+    }
+    let wrong = unique("--wrong", &args.wrong)?;
+    let wrong_credentials = if wrong.is_empty() {
+        None
+    } else {
+        let mut given = given;
+        given.flags.extend(wrong);
+        Some(call.checked(&given)?)
+    };
+    let plan = Plan {
+        driver: call.driver,
+        values: &values,
+        template: args.template.spec(call.driver)?,
+        other_image: args.other_image.clone(),
+        wrong_credentials,
+        read_only: values.is(READ_ONLY),
+        run: run_id(),
+        limit: values.duration(TIMEOUT).unwrap_or_default(),
+        only: args.only.clone(),
+    };
+    // Before any check, so that wrong settings are an error with its class. Afterwards it deletes what an interrupted run has left.
+    call.with_session(&values, async |session| {
+        if call.general.cloud_config_verify {
+            session.account().verify_settings().await?;
+        }
+        checked(call, session, &plan, args.format).await
+    })
+    .await
+}
+
+/// Runs the checks until their end or a signal.
+async fn checked(call: &Call, session: &Session, plan: &Plan<'_>, format: ReportFormat) -> anyhow::Result<u8> {
+    let mut ends = Ends::take()?;
+    if !plan.read_only {
+        say(&format!("run {}: its instances are {}", plan.run, instance_names(&plan.run).join(", ")));
+    }
+    let progress = |check: &conformance::Check| call.activity.step(&format!("check {} {}", check.id, check.name));
+    let code = {
+        // Dropped at a signal, before the instances are deleted.
+        let mut checks = pin!(conformance::run(plan, &progress));
+        tokio::select! {
+            report = &mut checks => {
+                print(&format.write(&report)?)?;
+                return Ok(if is_good(&report) { DONE } else { NEGATIVE });
+            }
+            code = ends.next() => code,
+        }
+    };
+    if plan.read_only {
+        return Ok(code);
+    }
+    say("stopped; deleting the instances of this run. A second signal leaves them");
+    call.activity.step("delete the instances of the run");
+    tokio::select! {
+        deleted = clean_up_run(session, &plan.run) => {
+            if let Err(error) = deleted {
+                report(&error);
+                say("delete them with verify --clean-up");
+            }
+        }
+        _ = ends.next() => say("left; delete them with verify --clean-up"),
+    }
+    Ok(code)
+}
+
+/// Deletes the instances of a run. A canceled request may make one a moment later, so it looks twice.
+async fn clean_up_run(session: &Session, run: &str) -> anyhow::Result<()> {
+    let first = clean_up(session, Some(run)).await;
+    tokio::time::sleep(PAUSE).await;
+    let second = clean_up(session, Some(run)).await?;
+    for instance in first.into_iter().flatten().chain(second) {
+        say(&format!("{} deleted", shown(&instance)));
+    }
+    Ok(())
+}
+
+async fn clean_up_all(session: &Session) -> anyhow::Result<u8> {
+    let deleted = clean_up(session, None).await?;
+    for instance in &deleted {
+        print(&format!("{} deleted\n", shown(instance)))?;
+    }
+    say(&format!("deleted {} instances of earlier runs", deleted.len()));
+    Ok(DONE)
+}
+
+/// An id that no other run has: the random keys of a hash over the time and the number of this process.
+fn run_id() -> String {
+    format!("{:08x}", RandomState::new().hash_one((SystemTime::now(), process::id())) >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_different_short_ids() {
+        let ids = [run_id(), run_id()];
+        assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 8 && id.bytes().all(|b| b.is_ascii_hexdigit())));
+    }
+}

@@ -1,0 +1,201 @@
+//! Where the values of settings come from, what they do, and that secrets are in no output.
+
+use std::{fs, net::TcpListener};
+
+use crate::{Cloud, Done, program, text};
+
+/// The value of a variable in what a deployment takes.
+fn configured(done: Done, variable: &str) -> String {
+    let lines = done.good();
+    let line = lines.lines().find_map(|line| line.strip_prefix(variable)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("{variable} in {lines}")).to_owned()
+}
+
+#[test]
+fn a_flag_wins_over_a_variable_over_the_file_over_the_default() {
+    let cloud = Cloud::new();
+    let of = |settings: &str| {
+        fs::write(
+            cloud.path("accounts"),
+            format!("accounts:\n- {{name: a, driver: fake, settings: {{{settings}}}}}\n"),
+        )
+        .unwrap();
+    };
+    let network = |flag: &[&str], variable: Option<&str>| {
+        let words: Vec<_> = ["--config", "accounts", "config", "--format", "env"].iter().chain(flag).copied().collect();
+        let mut command = cloud.command(&words);
+        command.envs(variable.map(|value| ("FAKE_NETWORK", value)));
+        configured(Done::of(command.output().unwrap()), "FAKE_NETWORK")
+    };
+    of("network: by-file");
+    assert_eq!(network(&["--network", "by-flag"], Some("by-variable")), "by-flag");
+    assert_eq!(network(&[], Some("by-variable")), "by-variable");
+    assert_eq!(network(&[], Some("")), "by-file", "an empty variable is none");
+    assert_eq!(network(&[], None), "by-file");
+    of("");
+    assert_eq!(network(&[], None), "default");
+}
+
+#[test]
+fn the_value_of_a_setting_reaches_the_driver_from_each_place() {
+    let cloud = Cloud::new();
+    fs::write(cloud.path("accounts"), "accounts:\n- {name: a, driver: fake, settings: {image: fedora}}\n").unwrap();
+    let image = |name: &str, before: &[&str], variable: Option<&str>| {
+        let words: Vec<_> =
+            before.iter().copied().chain(["instance-create", "--name", name, "--key", name, "-o", "json"]).collect();
+        let mut command = cloud.command(&words);
+        command.envs(variable.map(|value| ("FAKE_IMAGE", value)));
+        let made: serde_json::Value = serde_json::from_str(&Done::of(command.output().unwrap()).good()).unwrap();
+        made["image"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(image("a", &[], None), "debian");
+    assert_eq!(image("b", &["--config", "accounts"], None), "fedora");
+    assert_eq!(image("c", &[], Some("fedora")), "fedora");
+    assert_eq!(image("d", &["--image", "fedora"], None), "fedora");
+}
+
+#[test]
+fn a_bad_value_is_an_error_wherever_it_comes_from_and_a_secret_one_is_not_shown() {
+    let cloud = Cloud::new();
+    let file = |settings: &str| {
+        fs::write(
+            cloud.path("accounts"),
+            format!("accounts:\n- {{name: a, driver: fake, settings: {{{settings}}}}}\n"),
+        )
+        .unwrap();
+        cloud.run(&["--config", "accounts", "region-list"]).bad(2)
+    };
+    assert!(file("timeout: soon").contains("timeout: \"soon\" is not a duration"));
+    assert!(file("tiemout: 1s").contains("there is no setting \"tiemout\" (did you mean `timeout`?)"));
+    assert!(cloud.run(&["--timeout", "soon", "region-list"]).bad(2).contains("--timeout: \"soon\""));
+    let line = Done::of(cloud.command(&["region-list"]).env("FAKE_READ_ONLY", "maybe").output().unwrap()).bad(2);
+    assert!(line.contains("FAKE_READ_ONLY: \"maybe\""), "{line}");
+    let line = Done::of(cloud.command(&["region-list"]).env("CLOUD_CONFIG_VERIFY", "maybe").output().unwrap());
+    assert!(line.code == Some(2) && line.stderr.contains("must be true or false"), "{line:?}");
+    assert!(cloud.run(&["--config", "none", "region-list"]).bad(2).starts_with("ccm-cloud: failed to read none: "));
+    assert!(!cloud.file().exists(), "nothing was asked");
+}
+
+#[test]
+fn an_account_is_chosen_by_its_name_and_all_are_verified_together() {
+    let cloud = Cloud::new();
+    let (one, two) = (cloud.path("one.json"), cloud.path("two.json"));
+    let write = |second: &str| {
+        let accounts = format!(
+            "accounts:\n- {{name: first, driver: fake, settings: {{file: {}}}}}\n- {{name: second, driver: fake, settings: {{file: {second}}}}}\n",
+            text(&one)
+        );
+        fs::write(cloud.path("accounts"), accounts).unwrap();
+    };
+    let run = |words: &[&str]| {
+        let words: Vec<_> = ["fake", "--config", "accounts"].iter().chain(words).copied().collect();
+        Done::of(program().args(words).current_dir(cloud.folder.path()).output().unwrap())
+    };
+    write(text(&two));
+    let line = run(&["account-show"]).bad(2);
+    assert!(line.contains("accounts: several accounts of the driver fake: give --account"), "{line}");
+    run(&["--account", "second", "instance-create", "--name", "a", "--key", "1"]).good();
+    assert!(two.exists() && !one.exists());
+    assert!(run(&["--account", "third", "account-show"]).bad(2).contains("there is no account \"third\""));
+    let verified: serde_json::Value = serde_json::from_str(&run(&["verify-credentials", "-o", "json"]).good()).unwrap();
+    let names: Vec<_> = verified.as_array().unwrap().iter().map(|one| one["account"].as_str().unwrap()).collect();
+    assert_eq!(names, ["first", "second"]);
+    assert_ne!(verified[0]["id"], verified[1]["id"]);
+    // Only the cloud knows that both are one.
+    write(text(&one));
+    assert!(run(&["verify-credentials"]).bad(2).contains("are one account of fake"));
+    run(&["--account", "first", "verify-credentials"]).good();
+}
+
+#[test]
+fn each_setting_that_every_driver_has_has_an_effect() {
+    let cloud = Cloud::new();
+    let id = cloud.json(&["account-show"])["id"].as_str().unwrap().to_owned();
+    cloud.run(&["--account-id", &id, "instance-list"]).good();
+    let line = cloud.run(&["--account-id", "another", "instance-list"]).bad(12);
+    assert!(line.starts_with("ccm-cloud: InvalidCredentials: ") && line.contains("another"), "{line}");
+    let create = ["instance-create", "--name", "a", "--key", "1"];
+    for read_only in ["--read-only", "--read-only=true"] {
+        let words: Vec<_> = create.iter().copied().chain([read_only]).collect();
+        assert!(cloud.run(&words).bad(16).starts_with("ccm-cloud: ReadOnly: "));
+    }
+    cloud.run(&["--read-only", "instance-delete", "none"]).good();
+    assert_eq!(cloud.names(), [""; 0]);
+    // A server that never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = silent.local_addr().unwrap().to_string();
+    let line = cloud.run(&["--endpoint", &endpoint, "--timeout", "50ms", "instance-list"]).bad(18);
+    assert!(line.starts_with("ccm-cloud: Timeout: "), "{line}");
+}
+
+#[test]
+fn what_settings_name_is_verified_only_if_asked_for_and_blocks_no_clean_up() {
+    let cloud = Cloud::new();
+    cloud.create("a", "1", &[]);
+    let missing = |words: &[&str], variable: &str| {
+        let mut command = cloud.command(words);
+        Done::of(command.env("FAKE_IMAGE", "nowhere").env("CLOUD_CONFIG_VERIFY", variable).output().unwrap())
+    };
+    let create = ["instance-create", "--name", "b", "--key", "2", "--network", "private"];
+    for words in [&["verify-credentials"][..], &create, &["verify", "--only", "I3"]] {
+        for flag in ["--cloud-config-verify", "--cloud-config-verify=true"] {
+            let words: Vec<_> = words.iter().copied().chain([flag]).collect();
+            let line = missing(&words, "").bad(14);
+            assert!(line.starts_with("ccm-cloud: InvalidArgument (image): ") && line.contains("nowhere"), "{line}");
+        }
+        missing(words, "true").bad(14);
+    }
+    missing(&["verify-credentials"], "false").good();
+    missing(&["verify-credentials", "--cloud-config-verify=false"], "true").good();
+    missing(&["instance-list"], "true").good();
+    missing(&["instance-delete", "a"], "true").good();
+    assert_eq!(cloud.names(), [""; 0]);
+}
+
+#[test]
+fn a_secret_is_in_no_output_but_that_of_its_format() {
+    const TOKEN: &str = "Qk7token9Zx";
+    let cloud = Cloud::new();
+    cloud.set_token(TOKEN);
+    let all = [
+        &["account-show"][..],
+        &["verify-credentials"],
+        &["instance-create", "--name", "a", "--key", "1", "--user-data", "data"],
+        &["instance-list"],
+        &["instance-show", "a", "-o", "json"],
+        &["capabilities"],
+        &["config"],
+        &["config", "-o", "json"],
+        &["config", "--format", "env"],
+        &["config", "--format", "configmap"],
+        &["verify", "-o", "json"],
+        &["instance-list", "--help"],
+        &["instance-list", "--timeout", "x"],
+        &["--endpoint", "127.0.0.1:1", "instance-list"],
+    ];
+    fs::write(cloud.path("data"), "Uk3userdata8").unwrap();
+    for words in all {
+        let words: Vec<_> = ["--debug"].iter().chain(words).copied().collect();
+        let done = Done::of(cloud.command(&words).env("FAKE_TOKEN", TOKEN).output().unwrap());
+        for output in [&done.stdout, &done.stderr] {
+            assert!(!output.contains(TOKEN) && !output.contains("Uk3userdata8"), "{words:?}: {done:?}");
+        }
+        assert_ne!(done.code, Some(12), "{words:?}");
+    }
+    let secret = Done::of(cloud.command(&["config", "--format", "secret"]).env("FAKE_TOKEN", TOKEN).output().unwrap());
+    assert!(secret.good().contains(TOKEN));
+    // A wrong one is not repeated either.
+    let line = Done::of(cloud.command(&["--debug", "account-show"]).env("FAKE_TOKEN", "Wr0ngtoken").output().unwrap());
+    assert!(line.code == Some(12) && !line.stderr.contains("Wr0ngtoken") && !line.stderr.contains(TOKEN), "{line:?}");
+}
+
+#[test]
+fn the_trace_has_each_operation_and_of_user_data_only_its_length_and_its_digest() {
+    let cloud = Cloud::new();
+    fs::write(cloud.path("data"), "Uk3userdata8").unwrap();
+    let done = cloud.run(&["instance-create", "--name", "a", "--key", "1", "--user-data", "data", "--debug"]);
+    for part in ["begin", "end", "verify credentials", "create instance", "12 bytes, sha256:"] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+    assert!(cloud.run(&["instance-list"]).stderr.is_empty());
+}

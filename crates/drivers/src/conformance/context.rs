@@ -1,0 +1,285 @@
+//! What the checks have in common: drivers whose operations have a limit, the instances of the run, and the problems that were
+//! seen.
+//!
+//! Only instances that have a key of the run, and its label or one of its names, are deleted.
+
+use std::{
+    any::Any,
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{Plan, RUN_LABEL, has_key_of, instance_keys, instance_names, proxy::Proxy};
+use crate::{
+    contract::{Endpoint, Error, Filter, Instance, InstanceSpec, Result, State},
+    error::brief,
+    settings::Values,
+};
+
+mod client;
+
+pub(super) use client::{Client, Operation};
+
+/// The pause between two looks at an instance that changes.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// How long an instance may take to change if operations have no limit.
+const LONGEST_CHANGE: Duration = Duration::from_secs(300);
+
+/// Why a check ends before its last step.
+pub(super) enum Stop {
+    /// A precondition does not hold.
+    NotRun(String),
+    /// The driver does not do what the check asks for.
+    Failed(String),
+}
+
+/// The end of a check. Problems that did not end it are in the context.
+pub(super) type Verdict = std::result::Result<(), Stop>;
+
+/// The state of a run.
+pub(super) struct Context<'a> {
+    pub(super) plan: &'a Plan<'a>,
+    problems: Mutex<Vec<String>>,
+    /// The ids that were made and are not known to be deleted.
+    made: Mutex<BTreeSet<String>>,
+}
+
+/// What was seen, for a message.
+pub(super) fn seen<T>(result: &Result<T>) -> String {
+    match result {
+        Ok(_) => "success".to_owned(),
+        Err(error) => shown(error),
+    }
+}
+
+/// An error, for a message.
+pub(super) fn shown(error: &Error) -> String {
+    format!("{} ({})", error.kind.name(), brief(&error.message))
+}
+
+/// What a panic says.
+pub(super) fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    brief(text.unwrap_or("no words")).into_owned()
+}
+
+/// The filter for the instance of a key.
+pub(super) fn owned_by(spec: &InstanceSpec) -> Filter {
+    Filter { owner: Some(spec.key.clone()), ..Filter::default() }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(plan: &'a Plan<'a>) -> Self {
+        Self { plan, problems: Mutex::default(), made: Mutex::default() }
+    }
+
+    /// Why no check can be run: the driver does not open, or the account cannot be verified.
+    pub(super) async fn unusable(&self) -> Option<String> {
+        let verified = async { self.open(self.plan.values).await?.verify().await }.await;
+        self.take_problems();
+        verified.is_err().then(|| format!("the account could not be verified: {}", seen(&verified)))
+    }
+
+    /// Notes a problem unless the condition holds.
+    pub(super) fn demand(&self, holds: bool, problem: impl FnOnce() -> String) {
+        if !holds {
+            self.problem(problem());
+        }
+    }
+
+    /// Notes a problem.
+    pub(super) fn problem(&self, problem: String) {
+        locked(&self.problems).push(problem);
+    }
+
+    /// Returns the problems that were noted, and forgets them.
+    pub(super) fn take_problems(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.problems))
+    }
+
+    /// Opens a driver with some values.
+    pub(super) async fn open(&self, values: &Values) -> Result<Client<'_>> {
+        let opened = self.within("open", 1, self.plan.driver.open(values)).await?;
+        Ok(Client::new(opened, self))
+    }
+
+    /// Opens a driver as the user wants it.
+    pub(super) async fn direct(&self) -> std::result::Result<Client<'_>, Stop> {
+        let opened = self.open(self.plan.values).await;
+        opened.map_err(|error| Stop::NotRun(format!("open: {}", shown(&error))))
+    }
+
+    /// What one of the instances of the run is made of. The first number is 1.
+    pub(super) fn spec(&self, number: usize) -> InstanceSpec {
+        let Plan { run, template, .. } = self.plan;
+        let (names, keys) = (instance_names(run), instance_keys(run));
+        let mut spec =
+            InstanceSpec { name: names[number - 1].clone(), key: keys[number - 1].clone(), ..template.clone() };
+        spec.labels.insert(RUN_LABEL.to_owned(), run.clone());
+        spec
+    }
+
+    /// Makes an instance, for a check of something else.
+    pub(super) async fn make(&self, client: &Client<'_>, spec: &InstanceSpec) -> std::result::Result<Instance, Stop> {
+        if !client.has_instances() {
+            return Err(Stop::NotRun("the driver has no instances".to_owned()));
+        }
+        let made = client.create(spec).await;
+        let made = made.map_err(|error| Stop::NotRun(format!("create: {}", shown(&error))))?;
+        self.is_own(made, spec)
+    }
+
+    /// Reads an instance until it has left a state.
+    pub(super) async fn settled(&self, client: &Client<'_>, id: &str, leaves: State) -> Result<Instance> {
+        let limit = if self.plan.limit.is_zero() { LONGEST_CHANGE } else { self.plan.limit };
+        let begin = Instant::now();
+        loop {
+            let read = client.get(id).await;
+            if !matches!(&read, Ok(one) if one.state == leaves) || begin.elapsed() > limit {
+                return read;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits until an instance of the run runs, for a check of something else.
+    pub(super) async fn runs(&self, client: &Client<'_>, own: &Instance) -> Verdict {
+        match self.settled(client, &own.id, State::Pending).await {
+            Ok(one) if one.state == State::Running => Ok(()),
+            Ok(one) => Err(Stop::NotRun(format!(
+                "the instance is {} after create: give an image and options with which it runs",
+                one.state.word()
+            ))),
+            Err(error) => Err(Stop::NotRun(format!("get: {}", shown(&error)))),
+        }
+    }
+
+    /// Deletes an instance of the run, for a check of something else.
+    pub(super) async fn remove(&self, client: &Client<'_>, own: &Instance) -> Verdict {
+        client.delete(&own.id).await.map_err(|error| Stop::NotRun(format!("delete: {}", shown(&error))))
+    }
+
+    /// Lists the instances of the run with a key.
+    pub(super) async fn own(
+        &self,
+        client: &Client<'_>,
+        spec: &InstanceSpec,
+    ) -> std::result::Result<Vec<Instance>, Stop> {
+        let mut all =
+            client.list(&owned_by(spec)).await.map_err(|error| Stop::NotRun(format!("list: {}", shown(&error))))?;
+        // A driver that knows no filter returns others, too.
+        all.retain(|one| one.marks.owner.as_ref() == Some(&spec.key) && one.name == spec.name);
+        Ok(all)
+    }
+
+    /// Returns an instance that `create` has returned, unless it is not the one that was asked for: no check may touch that.
+    pub(super) fn is_own(&self, made: Instance, spec: &InstanceSpec) -> std::result::Result<Instance, Stop> {
+        if made.marks.owner.as_ref() == Some(&spec.key) && made.name == spec.name {
+            return Ok(made);
+        }
+        locked(&self.made).remove(&made.id);
+        Err(Stop::Failed(format!(
+            "create: expected the instance {:?} with the owner {:?}, seen {:?} with the owner {:?}",
+            spec.name,
+            spec.key,
+            brief(&made.name),
+            made.marks.owner
+        )))
+    }
+
+    /// Returns the ids that a check can use: that of an instance of the run or, if the run only reads or none can be made, those of
+    /// any instance to read and of none to delete.
+    pub(super) async fn subject(&self, client: &Client<'_>) -> Subject {
+        if !self.plan.read_only
+            && let Ok(own) = self.make(client, &self.spec(1)).await
+        {
+            return Subject { read: own.id.clone(), delete: own.id, exists: true, own: true };
+        }
+        let nothing = format!("ccm-verify-{}-nothing", self.plan.run);
+        let any = client.list(&Filter::default()).await.ok().and_then(|all| all.into_iter().next());
+        let exists = any.is_some();
+        Subject { read: any.map_or_else(|| nothing.clone(), |any| any.id), delete: nothing, exists, own: false }
+    }
+
+    /// Starts a proxy at the driver's endpoint, through which the driver works.
+    pub(super) async fn proxied(&self) -> std::result::Result<Proxied, Stop> {
+        let Plan { driver, values, .. } = self.plan;
+        let endpoint = match self.within("endpoint", 1, driver.endpoint(values)).await {
+            Ok(Some(endpoint)) => endpoint,
+            Ok(None) => {
+                return Err(Stop::NotRun("with these settings the driver has no endpoint, or several".to_owned()));
+            }
+            Err(error) => return Err(Stop::NotRun(format!("endpoint: {}", shown(&error)))),
+        };
+        let proxy = Proxy::start(&endpoint)
+            .await
+            .map_err(|error| Stop::NotRun(format!("the proxy at the driver's endpoint: {error}")))?;
+        let values = driver.through(values, proxy.endpoint());
+        let verified = async { self.open(&values).await?.verify().await }.await;
+        if verified.is_err() {
+            let seen = seen(&verified);
+            return Err(Stop::NotRun(format!("verify through a proxy at the driver's endpoint: {seen}")));
+        }
+        if !proxy.was_used() {
+            let reason = "the driver has an endpoint setting, and does not connect to another place that it is given";
+            return Err(Stop::NotRun(reason.to_owned()));
+        }
+        Ok(Proxied { proxy, values, endpoint })
+    }
+
+    /// Deletes the instances of the run, and returns the ids of those that are left.
+    pub(super) async fn sweep(&self) -> BTreeSet<String> {
+        let run = &self.plan.run;
+        let names = instance_names(run);
+        let is_own = |one: &Instance| {
+            has_key_of(one, run)
+                && (one.labels.get(RUN_LABEL) == Some(run) || names.contains(&one.name))
+                && one.state != State::Deleting
+        };
+        if let Ok(client) = self.open(self.plan.values).await
+            && client.has_instances()
+        {
+            for _ in 0..2 {
+                let Ok(all) = client.list(&Filter::default()).await else { break };
+                let own: BTreeSet<_> = all.into_iter().filter(is_own).map(|one| one.id).collect();
+                locked(&self.made).clone_from(&own);
+                for id in &own {
+                    // A failure shows in the next list.
+                    drop(client.delete(id).await);
+                }
+                if own.is_empty() {
+                    break;
+                }
+            }
+        }
+        self.take_problems();
+        locked(&self.made).clone()
+    }
+}
+
+/// The ids that a check uses.
+pub(super) struct Subject {
+    /// An id to read.
+    pub(super) read: String,
+    /// An id to change: of an instance of the run, or of none.
+    pub(super) delete: String,
+    /// Whether there is an instance with the id to read.
+    pub(super) exists: bool,
+    /// Whether the instance is one of the run.
+    pub(super) own: bool,
+}
+
+/// A proxy in front of the cloud.
+pub(super) struct Proxied {
+    pub(super) proxy: Proxy,
+    /// The values with which the driver connects to the proxy.
+    pub(super) values: Values,
+    /// The place of the cloud.
+    pub(super) endpoint: Endpoint,
+}

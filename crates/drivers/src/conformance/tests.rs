@@ -1,0 +1,86 @@
+use async_trait::async_trait;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    contract::{Error, ErrorKind},
+    settings::Setting,
+};
+
+/// A driver that does not open.
+struct Closed;
+
+#[async_trait]
+impl DriverType for Closed {
+    fn name(&self) -> &'static str {
+        "closed"
+    }
+
+    fn summary(&self) -> &'static str {
+        "It does not open."
+    }
+
+    fn settings(&self) -> &[Setting] {
+        &[]
+    }
+
+    async fn open(&self, _values: &Values) -> Result<Box<dyn Driver>> {
+        Err(Error::new(ErrorKind::Internal, "it is closed"))
+    }
+}
+
+fn plan(values: &Values) -> Plan<'_> {
+    Plan {
+        driver: &Closed,
+        values,
+        template: InstanceSpec::default(),
+        other_image: None,
+        wrong_credentials: None,
+        read_only: false,
+        run: "r".to_owned(),
+        limit: Duration::from_secs(30),
+        only: Vec::new(),
+    }
+}
+
+#[test]
+fn checks_are_numbered_and_have_names_of_their_own() {
+    let ids: Vec<_> = (1..=18).map(|number| format!("I{number}")).collect();
+    assert_eq!(CHECKS.each_ref().map(|check| check.id), *ids);
+    let names: BTreeSet<_> = CHECKS.iter().map(|check| check.name).collect();
+    assert_eq!(names.len(), CHECKS.len());
+    for check in &CHECKS {
+        assert!(check.protects.ends_with('.') && !check.protects.contains(". "), "{}", check.protects);
+    }
+    assert_eq!(order().collect::<BTreeSet<_>>().len(), CHECKS.len());
+    assert_eq!(order().last().map(|index| CHECKS[index].id), Some("I12"));
+}
+
+#[tokio::test]
+async fn a_driver_that_does_not_open_has_no_result() {
+    let values = Values::default();
+    let mut plan = plan(&values);
+    plan.only = vec!["I12".to_owned(), "I2".to_owned()];
+    let asked = std::sync::Mutex::new(Vec::new());
+    let report = run(&plan, &|check| asked.lock().unwrap().push(check.id)).await;
+    let reason = "the account could not be verified: Internal (it is closed)";
+    let row = |index: usize| {
+        let Check { id, name, protects, .. } = &CHECKS[index];
+        json!({"id": id, "name": name, "protects": protects, "outcome": "notRun", "reasons": [reason]})
+    };
+    let expected = json!({"driver": "closed", "run": "r", "results": [row(1), row(11)], "left": []});
+    assert_eq!(serde_json::to_value(report).unwrap(), expected);
+    assert_eq!(asked.into_inner().unwrap(), ["I2", "I12"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_does_not_end_is_a_problem() {
+    let values = Values::default();
+    let plan = plan(&values);
+    let context = Context::new(&plan);
+    let result: Result<()> = context.within("list", 10, std::future::pending()).await;
+    assert_eq!(result.unwrap_err().kind, ErrorKind::Timeout);
+    assert_eq!(context.take_problems(), ["list: no answer within 300s"]);
+    context.within("list", 1, async { Ok(()) }).await.unwrap();
+    assert_eq!(context.take_problems(), [""; 0]);
+}

@@ -1,0 +1,242 @@
+//! The checks of conformance on real Docker Engines: that of the tests, another one with mutual TLS, and a current one. The results
+//! stand in `docs/drivers/conformance.md`; `UPDATE_GENERATED=1` writes them.
+
+use std::{
+    env, fs,
+    net::{IpAddr, Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, PoisonError},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{IDLE, engine, load};
+use crate::{
+    docker::{docker, owns_the_engine, run},
+    image::ccm_cloud,
+    support::{
+        artifacts, eventually,
+        lab::{LIMIT, repository},
+        process::{self, Process},
+    },
+};
+
+/// The image that differs from [`IDLE`] in its name only.
+const OTHER: &str = "localhost/ccm-operator-e2e-other:latest";
+const PAGE: &str = "docs/drivers/conformance.md";
+/// What stands before and after the results.
+const MARKER: &str = "<!-- results -->";
+
+#[tokio::test]
+async fn the_driver_passes_every_check_on_the_engine_of_the_tests() -> Result<()> {
+    if !owns_the_engine()? {
+        return Ok(());
+    }
+    load("pause").await?;
+    docker(&["tag", IDLE, OTHER])?;
+    let engine = engine()?;
+    let version = docker(&["version", "--format", "{{.Server.Version}}, API {{.Server.APIVersion}}"])?;
+    let report = verify("docker", &["--host", &engine, "--image", IDLE, "--other-image", OTHER]).await?;
+    // A socket of this machine has no credentials.
+    ensure!(not_run(&report) == ["I7"], "{report:#}");
+    published(&format!("Docker Engine {version}, by its socket"), &report)?;
+    published("The fake cloud", &verify("fake", &[]).await?)
+}
+
+#[tokio::test]
+async fn the_driver_passes_every_check_over_mutual_tls() -> Result<()> {
+    if !owns_the_engine()? {
+        return Ok(());
+    }
+    let path = env::var_os("PATH").context("PATH")?;
+    let programs = env::split_paths(&path).find(|folder| folder.join("dockerd").exists()).context("no dockerd")?;
+    passes_over_tls(&programs.join("dockerd")).await
+}
+
+#[tokio::test]
+#[ignore = "builds a current Docker Engine, for five minutes once: make e2e-all"]
+async fn the_driver_passes_every_check_on_a_current_engine() -> Result<()> {
+    if !owns_the_engine()? {
+        return Ok(());
+    }
+    passes_over_tls(&artifacts::current_engine().await?).await
+}
+
+async fn passes_over_tls(dockerd: &Path) -> Result<()> {
+    let engine = Engine::start(dockerd).await?;
+    let image = artifacts::node_images().await?.join("pause.tar");
+    engine.docker(&["load", "--quiet", "--input", &image.to_string_lossy()])?;
+    engine.docker(&["tag", IDLE, OTHER])?;
+    let version = engine.docker(&["version", "--format", "{{.Server.Version}}, API {{.Server.APIVersion}}"])?;
+    let wrong = format!("certPath={}", engine.strangers().display());
+    let (host, certificates) = (engine.host(), engine.certificates());
+    let flags = ["--host", &host, "--cert-path", &certificates.to_string_lossy(), "--wrong", &wrong];
+    let report = verify("docker", &[&flags[..], &["--image", IDLE, "--other-image", OTHER]].concat()).await?;
+    ensure!(not_run(&report).is_empty(), "{report:#}");
+    ensure!(engine.docker(&["ps", "--all", "--quiet"])?.is_empty(), "a container was left");
+    published(&format!("Docker Engine {version}, over mutual TLS"), &report)
+}
+
+/// The report of `ccm-cloud DRIVER verify`, of which no check has failed.
+async fn verify(driver: &str, flags: &[&str]) -> Result<Value> {
+    let mut command = Command::new(ccm_cloud()?);
+    command.args([driver, "verify"]).args(flags).args(["-o", "json"]);
+    let output = tokio::task::spawn_blocking(move || run(&mut command)).await??;
+    serde_json::from_str(&output).with_context(|| output.clone())
+}
+
+fn results(report: &Value) -> impl Iterator<Item = (&str, &str, String)> {
+    report["results"].as_array().into_iter().flatten().map(|result| {
+        let reasons = result["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let of = |key: &str| result[key].as_str().unwrap_or_default();
+        (of("id"), of("outcome"), reasons.collect::<Vec<_>>().join("; "))
+    })
+}
+
+fn not_run(report: &Value) -> Vec<&str> {
+    results(report).filter(|(_, outcome, _)| *outcome != "passed").map(|(id, ..)| id).collect()
+}
+
+/// Compares a section of the page, or writes it.
+fn published(title: &str, report: &Value) -> Result<()> {
+    static PAGE_IN_USE: Mutex<()> = Mutex::new(());
+    let _in_use = PAGE_IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = results(report).count();
+    let others: Vec<_> = results(report).filter(|(_, outcome, _)| *outcome != "passed").collect();
+    let list: String = others.iter().map(|(id, outcome, why)| format!("\n- {id} {outcome}: {why}")).collect();
+    let gap = if list.is_empty() { "" } else { "\n" };
+    let section = format!("{title}\n\n{} of {all} checks passed.{gap}{list}", all - others.len());
+    let path = repository().join(PAGE);
+    let page = fs::read_to_string(&path)?;
+    let parts: Vec<_> = page.split(MARKER).collect();
+    let [before, published, after] = parts.as_slice() else { bail!("{PAGE} has not two lines {MARKER}") };
+    // A title has a version: the section of the one before goes.
+    let kind = |section: &str| section.lines().next().unwrap_or_default().replace(|c: char| c.is_ascii_digit(), "");
+    let sections =
+        published.split("### ").map(str::trim).filter(|other| !other.is_empty() && kind(other) != kind(title));
+    let mut sections: Vec<_> = sections.chain([section.as_str()]).collect();
+    sections.sort_unstable();
+    let sections: String = sections.iter().map(|section| format!("### {section}\n\n")).collect();
+    let updated = format!("{before}{MARKER}\n\n{sections}{MARKER}{after}");
+    if env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&path, updated)?;
+    } else {
+        ensure!(page == updated, "{PAGE} has other results: see them, and run this with UPDATE_GENERATED=1\n{section}");
+    }
+    Ok(())
+}
+
+/// A further engine in the namespaces of the tests, with mutual TLS. Dropping it ends it.
+struct Engine {
+    port: u16,
+    _dockerd: Process,
+    dir: TempDir,
+}
+
+impl Engine {
+    async fn start(dockerd: &Path) -> Result<Self> {
+        let (dir, port) = (process::temp_dir()?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port());
+        let path = |name: &str| dir.path().join(name);
+        let authority = Authority::new()?;
+        authority.write(&path("server"))?;
+        authority.write(&path("client"))?;
+        Authority::new()?.write(&path("stranger"))?;
+        // The server is the right one: only who asks is a stranger.
+        fs::copy(path("client").join("ca.pem"), path("stranger").join("ca.pem"))?;
+
+        // As the engine of the tests, see hack/e2e/inside.sh.
+        let folder = env::var_os("TMPDIR").map(PathBuf::from).context("TMPDIR")?;
+        let base = folder.parent().context("no folder")?.join("daemon.json");
+        let mut config: Value = serde_json::from_str(&fs::read_to_string(base)?)?;
+        let of_server = |name: &str| path("server").join(name);
+        for (key, value) in [
+            ("hosts", json!([format!("tcp://127.0.0.1:{port}")])),
+            ("data-root", json!(path("data"))),
+            ("exec-root", json!(path("exec"))),
+            ("pidfile", json!(path("docker.pid"))),
+            ("tlsverify", json!(true)),
+            ("tlscacert", json!(of_server("ca.pem"))),
+            ("tlscert", json!(of_server("cert.pem"))),
+            ("tlskey", json!(of_server("key.pem"))),
+        ] {
+            config[key] = value;
+        }
+        fs::write(path("daemon.json"), config.to_string())?;
+        let mut command = Command::new(dockerd);
+        command.arg("--config-file").arg(path("daemon.json")).env_remove("DOCKER_HOST");
+        if let Some(libraries) = libraries(dockerd)? {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        let dockerd = Process::spawn("dockerd", command, &path("dockerd.log"))?;
+        let engine = Self { port, _dockerd: dockerd, dir };
+        let serves = eventually("the engine serves", LIMIT, async || engine.docker(&["version"]).map(Some)).await;
+        serves.with_context(|| fs::read_to_string(engine.dir.path().join("dockerd.log")).unwrap_or_default())?;
+        Ok(engine)
+    }
+
+    fn host(&self) -> String {
+        format!("tcp://127.0.0.1:{}", self.port)
+    }
+
+    fn certificates(&self) -> PathBuf {
+        self.dir.path().join("client")
+    }
+
+    /// The certificate of a client that the engine does not know.
+    fn strangers(&self) -> PathBuf {
+        self.dir.path().join("stranger")
+    }
+
+    /// The output of a command of docker for this engine.
+    fn docker(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new("docker");
+        command
+            .args(["--host", &self.host(), "--tlsverify"])
+            .args(arguments)
+            .env("DOCKER_CERT_PATH", self.certificates());
+        run(&mut command)
+    }
+}
+
+/// The folder of the libraries beside Debian's unpacked engine.
+fn libraries(dockerd: &Path) -> Result<Option<PathBuf>> {
+    let root = dockerd.ancestors().nth(3).context("no folder")?.join("lib");
+    let entries = fs::read_dir(root).into_iter().flatten();
+    let found = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.to_string_lossy().ends_with("-linux-gnu"));
+    Ok(found)
+}
+
+/// Who signs certificates.
+struct Authority {
+    certificate: rcgen::Certificate,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Result<Self> {
+        let key = KeyPair::generate()?;
+        let mut of_authority = CertificateParams::default();
+        of_authority.distinguished_name.push(DnType::CommonName, "engine-ca");
+        of_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Ok(Self { certificate: of_authority.self_signed(&key)?, issuer: Issuer::new(of_authority, key) })
+    }
+
+    /// Writes ca.pem, cert.pem and key.pem, of a server at 127.0.0.1 that is a client, too.
+    fn write(&self, folder: &Path) -> Result<()> {
+        let key = KeyPair::generate()?;
+        let mut certificate = CertificateParams::new(vec!["localhost".into()])?;
+        certificate.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        certificate.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("ca.pem"), self.certificate.pem())?;
+        fs::write(folder.join("cert.pem"), certificate.signed_by(&key, &self.issuer)?.pem())?;
+        Ok(fs::write(folder.join("key.pem"), key.serialize_pem())?)
+    }
+}
