@@ -21,27 +21,28 @@ export TMPDIR=$run/tmp
 export PATH=$engine/usr/sbin:$engine/usr/bin:$PATH
 export DOCKER_CONFIG=$run DOCKER_HOST=unix://$run/docker.sock
 
-# A privileged container asks for CAP_SYS_RESOURCE, and fails where the machine has taken it from everybody.
-runc=$engine/usr/sbin/runc
+# A current engine asks for a namespace of time, which Debian's runc does not know. A privileged container asks for
+# CAP_SYS_RESOURCE, and fails where the machine has taken it from everybody.
+changes='s/,{"type":"time"}//g; s/{"type":"time"},//g'
 bounding=$(sed -n 's/^CapBnd:\t//p' /proc/self/status)
 if [ $(((0x$bounding >> 24) & 1)) = 0 ]; then
-	cat >"$run/runc" <<-END
-		#!/bin/sh
-		previous=
-		for argument in "\$@"; do
-			case \$previous in
-			--bundle) file=\$argument/config.json ;;
-			--process) file=\$argument ;;
-			*) file= ;;
-			esac
-			[ -z "\$file" ] || sed -i 's/"CAP_SYS_RESOURCE",//g; s/,"CAP_SYS_RESOURCE"//g' "\$file"
-			previous=\$argument
-		done
-		exec "$runc" "\$@"
-	END
-	chmod 755 "$run/runc"
-	runc=$run/runc
+	changes="$changes; s/\"CAP_SYS_RESOURCE\",//g; s/,\"CAP_SYS_RESOURCE\"//g"
 fi
+cat >"$run/runc" <<END
+#!/bin/sh
+previous=
+for argument in "\$@"; do
+	case \$previous in
+	--bundle) file=\$argument/config.json ;;
+	--process) file=\$argument ;;
+	*) file= ;;
+	esac
+	[ -z "\$file" ] || sed -i '$changes' "\$file"
+	previous=\$argument
+done
+exec "$engine/usr/sbin/runc" "\$@"
+END
+chmod 755 "$run/runc"
 
 # Without a bridge of its own and without rules of iptables, which may be missing: networks that tests make work all the same.
 cat >"$run/daemon.json" <<END
@@ -50,13 +51,14 @@ cat >"$run/daemon.json" <<END
   "data-root": "$run/data",
   "exec-root": "$run/exec",
   "pidfile": "$run/docker.pid",
+  "deprecated-key-path": "$run/key.json",
   "bridge": "none",
   "iptables": false,
   "ip-masq": false,
   "ip6tables": false,
   "exec-opts": ["native.cgroupdriver=cgroupfs"],
   "cgroup-parent": "/ccm-operator-e2e-${run##*/}",
-  "runtimes": {"e2e": {"path": "$runc"}},
+  "runtimes": {"e2e": {"path": "$run/runc"}},
   "default-runtime": "e2e"
 }
 END

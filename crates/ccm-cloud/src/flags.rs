@@ -95,7 +95,7 @@ pub(crate) fn given(
 
 fn flag(setting: &Setting, matches: &ArgMatches) -> anyhow::Result<Option<String>> {
     let id = id(setting);
-    if true {
+    if matches.value_source(&id) != Some(ValueSource::CommandLine) {
         return Ok(None);
     }
     match matches.get_raw(&id).and_then(Iterator::last).map(OsStr::to_str) {

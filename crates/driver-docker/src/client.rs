@@ -46,7 +46,6 @@ pub(crate) struct Engine {
 }
 
 /// The body of a request.
-#[derive(Clone)]
 pub(crate) enum Body {
     None,
     Json(Value),
@@ -86,9 +85,11 @@ impl Engine {
         Err(head.whole(what, body).error())
     }
 
-    /// Asks for nothing, to know that the right Engine answers.
-    pub(crate) async fn greet(&self) -> Result<()> {
-        self.send(Method::GET, "/_ping", Body::None).await?.ok().map(drop)
+    /// Asks the Engine who it is, and checks it again.
+    pub(crate) async fn info(&self) -> Result<Info> {
+        let info = self.get("/info").await?;
+        let checked = self.identities.admit(&self.host.region, &info);
+        checked.map(|()| info).map_err(|error| error.context(format!("region {}", self.host.region)))
     }
 
     /// The version of the API on the newest connection.
@@ -105,23 +106,14 @@ impl Engine {
     }
 
     async fn open(&self, method: Method, path: &str, body: Body) -> Result<(Connection, Answer, Incoming)> {
-        let what = self.context(&method, path);
-        loop {
-            let mut connection = self.connection().await?;
-            let is_new = connection.is_new();
-            let request =
-                self.request(&connection, &method, path, body.clone()).map_err(|error| error.context(&what))?;
-            match connection.send(request).await {
-                Ok(answer) => {
-                    let (head, body) = answer.into_parts();
-                    tracing::debug!(region = self.host.region, %method, path, status = head.status.as_u16(), "asked the Engine");
-                    return Ok((connection, Answer::of(&head), body));
-                }
-                // The Engine has closed a connection that waited. It has not seen the request.
-                Err(error) if error.was_not_sent && !is_new => {}
-                Err(error) => return Err(error.error.context(&what)),
-            }
-        }
+        let mut connection = self.connection().await?;
+        let sent = match self.request(&connection, &method, path, body) {
+            Ok(request) => connection.send(request).await,
+            Err(error) => Err(error),
+        };
+        let (head, body) = sent.map_err(|error| error.context(self.context(&method, path)))?.into_parts();
+        tracing::debug!(region = self.host.region, %method, path, status = head.status.as_u16(), "asked the Engine");
+        Ok((connection, Answer::of(&head), body))
     }
 
     /// A connection that waits, or a new one.

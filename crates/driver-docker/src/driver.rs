@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     brief,
-    client::{Body, Engine, Identities, Info, No, segment},
+    client::{Body, Engine, Identities, No, segment},
 };
 
 /// The Engines of the settings, and the defaults of `create`.
@@ -112,7 +112,7 @@ impl Account for Engines {
     async fn verify(&self) -> Result<AccountInfo> {
         let (mut ids, mut names) = (Vec::new(), Vec::new());
         for engine in &self.all {
-            let info: Info = engine.get("/info").await?;
+            let info = engine.info().await?;
             ids.push(info.id);
             names.push(info.name);
         }
@@ -145,7 +145,7 @@ impl Topology for Engines {
     async fn regions(&self) -> Result<Vec<Region>> {
         let mut regions = Vec::new();
         for engine in &self.all {
-            engine.greet().await?;
+            engine.info().await?;
             regions.push(Region { id: engine.host.region.clone(), name: engine.host.region.clone() });
         }
         Ok(regions)
@@ -154,7 +154,7 @@ impl Topology for Engines {
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>> {
         let mut zones = Vec::new();
         for engine in &self.all {
-            engine.greet().await?;
+            engine.info().await?;
             let (zone, of) = (engine.host.zone(), engine.host.region.clone());
             if region.is_none_or(|region| of == region) {
                 zones.push(Zone { id: zone.clone(), name: zone, region: of });

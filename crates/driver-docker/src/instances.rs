@@ -36,7 +36,7 @@ impl Engines {
     pub(crate) async fn locate(&self, id: &str) -> Result<(&Engine, Container)> {
         let mut failure = None;
         for engine in &self.all {
-            let found = if is_id(id) { inspect(engine, id).await } else { engine.greet().await.map(|()| None) };
+            let found = if is_id(id) { inspect(engine, id).await } else { engine.info().await.map(|_| None) };
             match found {
                 Ok(Some(container)) => return Ok((engine, container)),
                 Ok(None) => {}

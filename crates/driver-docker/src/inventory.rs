@@ -101,7 +101,7 @@ fn host(info: Info) -> Found {
 async fn of(engine: &Engine, kind: ResourceKind) -> Result<Vec<Resource>> {
     let found: Vec<Found> = match kind {
         ResourceKind::Network => engine.get::<Vec<Network>>("/networks").await?.into_iter().map(network).collect(),
-        ResourceKind::Host => vec![host(engine.get("/info").await?)],
+        ResourceKind::Host => vec![host(engine.info().await?)],
         ResourceKind::Storage => {
             let Volumes { volumes } = engine.get("/volumes").await?;
             volumes.unwrap_or_default().into_iter().map(volume).collect()

@@ -191,7 +191,6 @@ fn usual(line: &str) -> Reply {
     match line {
         "GET /version" => Reply::Json(200, json!({"ApiVersion": "1.41", "MinAPIVersion": "1.12"})),
         "GET /info" => Reply::Json(200, json!({"ID": ID, "Name": "name"})),
-        "GET /_ping" => Reply::Json(200, json!("OK")),
         _ if line.starts_with("GET /containers/json") => Reply::Json(200, json!([])),
         _ if line.contains(" /containers/") => Reply::Json(404, json!({"message": "No such container: x"})),
         _ => Reply::Json(404, json!({"message": "page not found"})),

@@ -226,7 +226,8 @@ pub trait Inventory: Send + Sync {
     /// The kinds that this cloud has.
     fn kinds(&self) -> &[ResourceKind];
 
-    /// Those of a kind, of a region or of all. A kind that is not in [`Inventory::kinds`] is `NotSupported`.
+    /// Those of a kind, of a region or of all. A kind that is not in [`Inventory::kinds`] is `NotSupported`, and a region that
+    /// does not exist is `NotFound`.
     async fn list(&self, kind: ResourceKind, region: Option<&str>) -> Result<Vec<Resource>>;
 
     /// One by its global id.
@@ -246,7 +247,8 @@ pub trait Metrics: Send + Sync {
 /// Commands inside of instances.
 #[async_trait]
 pub trait RunCommand: Send + Sync {
-    /// Runs a command inside of an instance that runs, and waits for its end.
+    /// Runs a command inside of an instance that runs, and waits for its end. If the instance does not run, it is
+    /// `InvalidArgument` of the field `id`.
     async fn run(&self, id: &str, command: &[String]) -> Result<CommandOutput>;
 }
 

@@ -41,14 +41,6 @@ pub(super) struct Connection {
     task: JoinHandle<hyper::Result<()>>,
     /// The version of the API that is spoken.
     pub(super) version: Version,
-    is_new: bool,
-}
-
-/// A request without an answer.
-pub(super) struct Failed {
-    pub(super) error: Error,
-    /// Whether the Engine cannot have seen it.
-    pub(super) was_not_sent: bool,
 }
 
 /// A connection that may lead anywhere.
@@ -70,7 +62,7 @@ pub(super) async fn connect(
     let info: Info = unknown.get(host, &format!("/v{version}/info")).await?;
     identities.admit(&host.region, &info)?;
     let Unknown { sender, task } = unknown;
-    Ok(Connection { sender, task, version, is_new: true })
+    Ok(Connection { sender, task, version })
 }
 
 /// The header `Host` of requests.
@@ -110,14 +102,7 @@ impl Unknown {
     async fn get<T: DeserializeOwned>(&mut self, host: &Host, path: &str) -> Result<T> {
         let request = Request::get(path).header(header::HOST, host_header(host)).body(Content::default());
         let request = request.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-        let answer = match self.sender.ready().await {
-            Ok(()) => self.sender.send_request(request).await,
-            Err(error) => Err(error),
-        };
-        let (head, body) = match answer {
-            Ok(answer) => answer.into_parts(),
-            Err(error) => return Err(reason(&error, &self.sender, &mut self.task).await),
-        };
+        let (head, body) = send(&mut self.sender, &mut self.task, request).await?.into_parts();
         let body = Limited::new(body, MOST_OF_A_GREETING).collect().await.map_err(|error| failure::of(&*error))?;
         let what = format!("GET {path} of {host}");
         Answer::of(&head).whole(what, body.to_bytes()).ok()?.json()
@@ -125,30 +110,29 @@ impl Unknown {
 }
 
 impl Connection {
-    /// Whether it has not waited for a request yet.
-    pub(super) fn is_new(&self) -> bool {
-        self.is_new
-    }
-
     /// Waits until it can take a request; `false` if it has ended.
     pub(super) async fn is_ready(&mut self) -> bool {
-        self.is_new = false;
         self.sender.ready().await.is_ok()
     }
 
-    /// Sends a request, and returns the head of the answer.
-    pub(super) async fn send(&mut self, request: Request<Content>) -> std::result::Result<Response<Incoming>, Failed> {
-        if let Err(error) = self.sender.ready().await {
-            return Err(Failed { error: reason(&error, &self.sender, &mut self.task).await, was_not_sent: true });
-        }
-        match self.sender.try_send_request(request).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => {
-                let was_not_sent = error.message().is_some();
-                let error = reason(error.error(), &self.sender, &mut self.task).await;
-                Err(Failed { error, was_not_sent })
-            }
-        }
+    /// Sends a request, and returns the answer, whose body is not read yet.
+    pub(super) async fn send(&mut self, request: Request<Content>) -> Result<Response<Incoming>> {
+        send(&mut self.sender, &mut self.task, request).await
+    }
+}
+
+async fn send(
+    sender: &mut SendRequest<Content>,
+    task: &mut JoinHandle<hyper::Result<()>>,
+    request: Request<Content>,
+) -> Result<Response<Incoming>> {
+    let answer = match sender.ready().await {
+        Ok(()) => sender.send_request(request).await,
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(reason(&error, sender, task).await),
     }
 }
 
@@ -164,4 +148,28 @@ async fn reason(
         return failure::of(&cause);
     }
     failure::of(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::stand_in::{StandIn, certificates::Authority, values};
+
+    #[tokio::test]
+    async fn a_certificate_that_is_refused_before_the_first_request_is_the_reason() {
+        let (ours, others) = (Authority::new("ours"), Authority::new("others"));
+        let folder = tempfile::tempdir().unwrap();
+        others.write_client(folder.path(), &ours);
+        let engine = StandIn::start_tls(ours.server("127.0.0.1")).await;
+        let tls = Tls::load(&values(&[("certPath", folder.path().to_str().unwrap())])).unwrap();
+        let host = crate::hosts::parse(&[&engine.host], true).unwrap().remove(0);
+        let mut unknown = dial(&host, tls.as_ref()).await.unwrap();
+        while !unknown.sender.is_closed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let error = unknown.get::<Spoken>(&host, "/version").await.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::InvalidCredentials, "{error}");
+    }
 }

@@ -72,7 +72,26 @@ async fn only_a_whole_id_is_given_to_an_engine() {
         assert_eq!(error.kind, ErrorKind::InvalidArgument("id".to_owned()), "{text}");
     }
     let lines = engine.requests();
-    assert!(lines.iter().all(|line| line == "GET /v1.41/_ping"), "{lines:?}");
+    assert!(lines.iter().all(|line| line == "GET /v1.41/info"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_id_is_only_gone_if_the_right_engine_answers() {
+    for (status, body, expected) in [
+        (200, json!({"ID": "OTHER"}), ErrorKind::InvalidCredentials),
+        (200, json!("OK"), ErrorKind::Internal),
+        (503, json!({}), ErrorKind::Unavailable),
+    ] {
+        let count = AtomicUsize::new(0);
+        let engine = StandIn::start(move |asked: &Asked| {
+            // The first one is of the connection.
+            let is_later = asked.line == "GET /info" && count.fetch_add(1, Ordering::SeqCst) > 0;
+            is_later.then(|| Reply::Json(status, body.clone()))
+        });
+        let driver = engine.driver().await;
+        assert_eq!(instances(&*driver).get("name").await.unwrap_err().kind, expected);
+        assert_eq!(driver.account().verify().await.unwrap_err().kind, expected);
+    }
 }
 
 #[tokio::test]
@@ -250,7 +269,7 @@ async fn a_command_is_run_and_its_exit_code_waited_for() {
             }
             "GET /exec/e1/json" => {
                 let is_running = looks.fetch_add(1, Ordering::SeqCst) == 0;
-                let code = if is_running { Value::Null } else { json!(3) };
+                let code = if is_running { 0 } else { 3 };
                 Some(Reply::Json(200, json!({"Running": is_running, "ExitCode": code})))
             }
             _ => all(asked),
