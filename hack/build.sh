@@ -21,6 +21,6 @@ CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' \
 	"--remap-path-prefix=$PWD=/ccm-operator" \
 	"--remap-path-prefix=$target=/target" | sed 's/.$//')
 export CARGO_ENCODED_RUSTFLAGS
-export CCM_OPERATOR_LINKER_SCRIPT="$PWD/hack/no-unwinding.ld"
+export CCM_OPERATOR_LINKER_SCRIPT="$PWD/hack/sections.ld"
 export CCM_OPERATOR_COMMIT="${CCM_OPERATOR_COMMIT:-$(hack/commit.sh)}"
 exec cargo build --release --locked --package "$package" "$@"
