@@ -3,9 +3,9 @@
 # make test-faults  every fault that a cluster may have, some for minutes
 # make build    the programs, target/release/ccm-operator and target/release/ccm-cloud; so does make alone
 # make image    the container image of the operator, by podman or docker; BUILD_ARGS=… for arguments of its build; PROGRAM=ccm-cloud for the other image
-# make e2e      the image in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
+# make e2e      the images and drivers in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
 # make test-reasons  reasons why nodes wait, and the loss of all nodes, with the real cloud-controller-managers of AWS and vSphere
-# make e2e-all  the same with the release binary, rollouts while a machine is dead, make test-reasons, and CloudControllerManagers on other versions of Kubernetes
+# make e2e-all  the same with the release binaries, rollouts while a machine is dead, a current Docker Engine, make test-reasons, and CloudControllerManagers on other versions of Kubernetes
 # make reproducible  builds the binaries and the images twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
@@ -94,10 +94,12 @@ release-artifacts:
 	hack/release.sh sums
 
 # Cargo builds the tests, and run.sh runs them where the engine is.
-E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked --test e2e
+IN_NAMESPACES = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked
+E2E = $(IN_NAMESPACES) --test e2e
 
 e2e: testplane ccm helm
 	cargo build --locked --package ccm-cloud
+	$(IN_NAMESPACES) --package ccm-driver-docker --test engine
 	$(E2E)
 
 # Besides the one of hack/testplane/go.mod.
@@ -114,6 +116,7 @@ check:
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --test e2e -- -D warnings
+	cargo clippy --locked --package ccm-driver-docker --test engine -- -D warnings
 	cargo clippy --locked --package ccm-demo -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 

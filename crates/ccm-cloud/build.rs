@@ -5,6 +5,7 @@ fn main() {
     const SCRIPT: &str = "CCM_OPERATOR_LINKER_SCRIPT";
     println!("cargo:rerun-if-env-changed={SCRIPT}");
     if let Ok(script) = std::env::var(SCRIPT) {
+        println!("cargo:rerun-if-changed={script}");
         println!("cargo:rustc-link-arg-bins=-Wl,-T,{script}");
     }
 }

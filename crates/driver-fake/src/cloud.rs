@@ -7,7 +7,7 @@
 //!
 //! ```json
 //! {
-//!   "account": {"id": "acct-8d7c6c3a1e0b5f42", "name": "fake", "token": "fake", "readOnly": false},
+//!   "account": {"id": "acct-8d7c6c3a1e0b5f42", "name": "fake", "token": "fake-token", "readOnly": false},
 //!   "regions": [{"id": "north", "name": "North"}],
 //!   "zones": [{"id": "north-1", "name": "North 1", "region": "north"}],
 //!   "networks": [{"id": "north/default", "name": "default", "region": "north", "details": {"subnet": "10.1.0.0/16"}}],

@@ -42,7 +42,7 @@ static SETTINGS: [Setting; 6] = [
         Kind::Path,
         "The file of the cloud in the driver's own process. Without it the cloud ends with the process. An endpoint wins over it.",
     ),
-    Setting::with_default(TOKEN, Kind::Text, "fake", "The token of the account.").secret(),
+    Setting::with_default(TOKEN, Kind::Text, "fake-token", "The token of the account.").secret(),
     Setting::with_default(IMAGE, Kind::Text, "debian", "The image of instances that are created without one."),
     Setting::with_default(NETWORK, Kind::Text, "default", "The network of instances that are created without one."),
     Setting::with_default(

@@ -2,7 +2,7 @@
 //! [`Answer`]. The first request of each connection is a login.
 //!
 //! ```text
-//! {"action":"login","token":"fake"}
+//! {"action":"login","token":"fake-token"}
 //! {"result":{"id":"acct-8d7c6c3a1e0b5f42","name":"fake"}}
 //! {"action":"get-instance","id":"i-0"}
 //! {"error":{"code":"not-found","message":"there is no instance \"i-0\""}}

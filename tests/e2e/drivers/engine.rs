@@ -112,7 +112,8 @@ fn published(title: &str, report: &Value) -> Result<()> {
     let _in_use = PAGE_IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let all = results(report).count();
     let others: Vec<_> = results(report).filter(|(_, outcome, _)| *outcome != "passed").collect();
-    let list: String = others.iter().map(|(id, _, why)| format!("\n- {id} was not run: {why}")).collect();
+    let list: Vec<_> = others.iter().map(|(id, _, why)| format!("\n- {id} was not run: {why}")).collect();
+    let list = list.concat();
     let gap = if list.is_empty() { "" } else { "\n" };
     let section = format!("{title}\n\n{} of {all} checks passed.{gap}{list}", all - others.len());
     let path = repository().join(PAGE);
@@ -125,7 +126,8 @@ fn published(title: &str, report: &Value) -> Result<()> {
         published.split("### ").map(str::trim).filter(|other| !other.is_empty() && kind(other) != kind(title));
     let mut sections: Vec<_> = sections.chain([section.as_str()]).collect();
     sections.sort_unstable();
-    let sections: String = sections.iter().map(|section| format!("### {section}\n\n")).collect();
+    let sections: Vec<_> = sections.iter().map(|section| format!("### {section}\n\n")).collect();
+    let sections = sections.concat();
     let updated = format!("{before}{MARKER}\n\n{sections}{MARKER}{after}");
     if env::var_os("UPDATE_GENERATED").is_some() {
         fs::write(&path, updated)?;

@@ -1,5 +1,5 @@
 //! A thousand containers on one engine: the time and the memory of the commands, beside those of Docker's own client. Figures are
-//! printed and never checked.
+//! printed and never checked. The sweep reads a real API server.
 
 use std::{
     fs::{self, File},
@@ -10,17 +10,22 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{Api, ResourceExt, api::PostParams};
+use serde_json::{Value, json};
 
 use super::{IDLE, engine, load};
 use crate::{
     docker::{docker, docker_at_length, owns_the_engine},
     image::ccm_cloud,
+    kubeadm::{Blueprint, Kubeadm},
     story::Story,
-    support::process,
+    support::{moto::Instance, process},
 };
 
 const COUNT: usize = 1000;
+const BLUEPRINT: Blueprint =
+    Blueprint { network: "ccm-operator-e2e-many", addresses: "172.30.214.0/24", workers_wait: true };
 /// Calls of docker that run at once.
 const CONCURRENCY: usize = 4;
 
@@ -32,9 +37,23 @@ async fn a_thousand_containers_are_listed_and_shown() -> Result<()> {
     }
     load("pause").await?;
     let (story, engine) = (Story::new(), engine()?);
+    let plane = Instance { id: String::new(), name: "many-plane".to_owned(), address: "172.30.214.10".to_owned() };
+    let cluster = Box::pin(Kubeadm::start(&BLUEPRINT, &[plane], async |_, _| Ok(()))).await?;
+    let id = Api::<Namespace>::all(cluster.client.clone()).get("kube-system").await?.uid().context("no UID")?;
+    let owners: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), "default");
+    let owner: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "owner"}}))?;
+    let owner = owners.create(&PostParams::default(), &owner).await?.uid().context("no UID")?;
+    let (id, owner) = (&id, &owner);
     let made = stream::iter(0..COUNT).map(async |index| {
-        let (name, owner) = (format!("many-{index}"), format!("ccm-operator.dev/owner=owner-{index}"));
-        docker_at_length(&["create", "--name", &name, "--label", &owner, "--network", "none", IDLE]).await
+        // One of them has an owner that is gone.
+        let owner = if index == 0 { "gone" } else { owner };
+        let [name, owner, cluster] = [
+            format!("many-{index}"),
+            format!("ccm-operator.dev/owner={owner}"),
+            format!("ccm-operator.dev/cluster={id}"),
+        ];
+        let create = ["create", "--name", &name, "--label", &owner, "--label", &cluster, "--network", "none", IDLE];
+        docker_at_length(&create).await
     });
     let ids: Vec<String> = made.buffer_unordered(CONCURRENCY).try_collect().await?;
     let program = ccm_cloud()?;
@@ -52,6 +71,13 @@ async fn a_thousand_containers_are_listed_and_shown() -> Result<()> {
     measured(&[&program, "docker", "--host", &engine, "instance-show", "many-7"])?
         .1
         .print(&story, "instance-show by name")?;
+    let kubeconfig = cluster.kubeconfig();
+    let kubeconfig = kubeconfig.to_string_lossy();
+    let sweep = ["--kubeconfig", &kubeconfig, "--owners", "configmaps", "--grace", "1ms", "-o", "json"];
+    let (swept, figures) =
+        measured(&[&[&*program, "docker", "--host", &engine, "instance-sweep"], &sweep[..]].concat())?;
+    ensure!(swept.matches("wouldDelete").count() == 1, "{swept}");
+    figures.print(&story, "instance-sweep of a thousand, without its grace period")?;
     measured(&["docker", "ps", "--all", "--no-trunc"])?.1.print(&story, "docker ps --all of a thousand")?;
     for ids in ids.chunks(100) {
         let all: Vec<&str> = ["rm", "--force"].into_iter().chain(ids.iter().map(String::as_str)).collect();

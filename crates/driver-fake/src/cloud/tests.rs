@@ -17,7 +17,7 @@ impl<'a> Line<'a> {
 
     fn logged_in(cloud: &'a Cloud) -> Self {
         let mut line = Self::new(cloud);
-        line.ok(json!({"action": "login", "token": "fake"}));
+        line.ok(json!({"action": "login", "token": "fake-token"}));
         line
     }
 
@@ -70,12 +70,12 @@ fn only_a_login_with_the_token_begins_a_session() {
     assert_eq!(line.fails(&list), failure("unauthorized", ""));
     assert_eq!(line.fails(json!({"action": "login", "token": "other"})), failure("unauthorized", ""));
     assert_eq!(line.fails(&list), failure("unauthorized", ""));
-    let account = line.ok(json!({"action": "login", "token": "fake"}));
+    let account = line.ok(json!({"action": "login", "token": "fake-token"}));
     assert!(account["id"].as_str().unwrap().starts_with("acct-") && account.get("token").is_none(), "{account}");
     assert_eq!(line.ok(&list), json!([]));
     assert_eq!(line.fails(json!({"action": "login", "token": "other"})), failure("unauthorized", ""));
     assert_eq!(line.fails(list), failure("unauthorized", ""));
-    let other = Line::logged_in(&Cloud::in_memory()).ok(json!({"action": "login", "token": "fake"}));
+    let other = Line::logged_in(&Cloud::in_memory()).ok(json!({"action": "login", "token": "fake-token"}));
     assert_ne!(other["id"], account["id"]);
 }
 
@@ -261,11 +261,11 @@ fn a_file_that_is_no_cloud_is_an_error_and_stays_as_it_is() {
     for text in ["", "{}", "x"] {
         fs::write(&path, text).unwrap();
         let cloud = Cloud::in_file(&path);
-        assert_eq!(Line::new(&cloud).fails(json!({"action": "login", "token": "fake"})), failure("internal", ""));
+        assert_eq!(Line::new(&cloud).fails(json!({"action": "login", "token": "fake-token"})), failure("internal", ""));
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
     let nowhere = Cloud::in_file(folder.path().join("none/cloud.json"));
-    assert_eq!(Line::new(&nowhere).fails(json!({"action": "login", "token": "fake"})), failure("internal", ""));
+    assert_eq!(Line::new(&nowhere).fails(json!({"action": "login", "token": "fake-token"})), failure("internal", ""));
 }
 
 #[test]

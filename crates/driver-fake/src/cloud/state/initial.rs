@@ -13,7 +13,7 @@ impl State {
         let account = Account {
             id: format!("acct-{:016x}", random()),
             name: "fake".to_owned(),
-            token: "fake".to_owned(),
+            token: "fake-token".to_owned(),
             read_only: false,
         };
         let mut state = Self {
