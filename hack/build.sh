@@ -6,7 +6,8 @@
 set -eu
 case ${PROGRAM:-ccm-operator} in
 ccm-operator) package=cloud-controller-manager-operator ;;
-ccm-cloud) package=ccm-cloud ;;
+# A driver that panics has to be a result of its checks, and not the end of the program.
+ccm-cloud) package=ccm-cloud; export CARGO_PROFILE_RELEASE_PANIC=unwind ;;
 *) echo "hack/build.sh: there is no program $PROGRAM: name ccm-operator or ccm-cloud" >&2; exit 2 ;;
 esac
 cd "$(dirname "$0")/.."
@@ -21,6 +22,7 @@ CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' \
 	"--remap-path-prefix=$PWD=/ccm-operator" \
 	"--remap-path-prefix=$target=/target" | sed 's/.$//')
 export CARGO_ENCODED_RUSTFLAGS
-export CCM_OPERATOR_LINKER_SCRIPT="$PWD/hack/sections.ld"
+# It takes the tables for unwinding away.
+[ "$package" = ccm-cloud ] || export CCM_OPERATOR_LINKER_SCRIPT="$PWD/hack/sections.ld"
 export CCM_OPERATOR_COMMIT="${CCM_OPERATOR_COMMIT:-$(hack/commit.sh)}"
 exec cargo build --release --locked --package "$package" "$@"

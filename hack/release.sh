@@ -118,6 +118,9 @@ push)
 	name=${IMAGE%:*}
 	digest=$(cat target/release-image.digest)
 	cosign sign --yes "$name@$digest"
+	# A repeated push has one line.
+	touch target/release-images.txt
+	sed -i "/^Image of $program: /d" target/release-images.txt
 	echo "Image of $program: \`$IMAGE@$digest\`" >>target/release-images.txt
 	# Each list belongs to the image of its architecture, whose digest the registry knows: layers are compressed by the push.
 	index=$(skopeo inspect --raw "docker://$name@$digest")

@@ -6,7 +6,8 @@ cd "$(dirname "$0")"
 . ../build-once.sh
 
 build_into() {
-	go_build "$1/dockerd" "" github.com/moby/moby/v2/cmd/dockerd
+	version=$(sed -n 's|.*github.com/moby/moby/v2 v\([^ ]*\).*|\1|p' go.mod)
+	go_build "$1/dockerd" "-X github.com/moby/moby/v2/dockerversion.Version=$version" github.com/moby/moby/v2/cmd/dockerd
 }
 
 build_once hack/moby "a current Docker Engine" "$(key_of build.sh go.mod go.sum)" dockerd \

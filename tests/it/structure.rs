@@ -5,9 +5,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::lab::repository;
 
@@ -29,10 +30,23 @@ const OPERATOR: &str = "src";
 /// The crates whose modules are layers.
 const LAYERED: [&str; 5] = [BASE, CORE, KIT, DRIVERS, OPERATOR];
 
-/// The crates of single drivers, and the programs that use them. Each is small enough to have no layers.
-const FAKE: &str = "crates/driver-fake/src";
-const DOCKER: &str = "crates/driver-docker/src";
+/// The program that uses drivers. It and each driver are small enough to have no layers.
 const CCM_CLOUD: &str = "crates/ccm-cloud/src";
+
+/// The sources of single drivers.
+fn drivers() -> Result<Vec<String>> {
+    let folders = fs::read_dir(repository().join("crates"))?.collect::<Result<Vec<_>, _>>()?;
+    let names = folders.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.starts_with("driver-")).map(|name| format!("crates/{name}/src")).collect())
+}
+
+/// The sources that have no layers.
+fn without_layers() -> Result<Vec<String>> {
+    let mut all = drivers()?;
+    ensure!(all.len() > 1, "{all:?}");
+    all.push(CCM_CLOUD.to_owned());
+    Ok(all)
+}
 
 const fn pure(name: &'static str, sources: &'static str) -> Layer {
     Layer { name, sources, is_pure: true }
@@ -197,10 +211,10 @@ fn modules() -> Result<Vec<Module>> {
     modules_of(&LAYERED)
 }
 
-fn modules_of(crates: &[&str]) -> Result<Vec<Module>> {
+fn modules_of(crates: &[impl AsRef<str>]) -> Result<Vec<Module>> {
     let mut modules = Vec::new();
     for sources in crates {
-        collect(&repository().join(sources), "", &mut modules)?;
+        collect(&repository().join(sources.as_ref()), "", &mut modules)?;
     }
     // What only tests use.
     let tested: Vec<String> = modules.iter().flat_map(only_for_tests).collect();
@@ -283,7 +297,7 @@ fn neither_the_base_nor_the_core_has_a_client_or_a_runtime() -> Result<()> {
 /// The operator makes no instances, and a driver needs no API server.
 #[test]
 fn the_operator_depends_on_no_driver_and_a_driver_on_nothing_of_the_operator() -> Result<()> {
-    let ours = |sources| -> Result<Vec<String>> {
+    let ours = |sources: &str| -> Result<Vec<String>> {
         Ok(dependencies(sources)?
             .into_iter()
             .filter(|name| name.starts_with("ccm-") || name.starts_with("cloud-"))
@@ -291,14 +305,27 @@ fn the_operator_depends_on_no_driver_and_a_driver_on_nothing_of_the_operator() -
     };
     assert_eq!(ours(OPERATOR)?, ["ccm-base", "ccm-core", "ccm-kit"]);
     assert_eq!(ours(DRIVERS)?, ["ccm-base"]);
-    for driver in [FAKE, DOCKER] {
-        assert_eq!(ours(driver)?, ["ccm-base", "ccm-drivers"], "{driver}");
+    for driver in drivers()? {
+        assert_eq!(ours(&driver)?, ["ccm-base", "ccm-drivers"], "{driver}");
     }
     let program = ours(CCM_CLOUD)?;
     assert!(!program.iter().any(|name| name == "ccm-core" || name.starts_with("cloud-")), "{program:?}");
     for absent in ["kube", "hyper", "hyper-util", "rustls", "axum", "ccm-kit"] {
         assert!(!dependencies(DRIVERS)?.contains(absent), "the contract has no client: {absent}");
     }
+    Ok(())
+}
+
+/// The table of dependencies is shared: a feature that a driver adds there would be compiled into the operator, too.
+#[test]
+fn the_operator_is_compiled_of_these_crates_with_these_features() -> Result<()> {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "--locked", "--offline", "--package=cloud-controller-manager-operator", "--edges=normal"]);
+    let output = tree.args(["--prefix=none", "--format={lib} {f}"]).current_dir(repository()).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    let lines: BTreeSet<_> = text.lines().map(|line| line.trim_end().trim_end_matches(" (*)").trim_end()).collect();
+    insta::assert_snapshot!("operator_crates", lines.into_iter().collect::<Vec<_>>().join("\n"));
     Ok(())
 }
 
@@ -332,7 +359,7 @@ fn pure_code_does_no_io() -> Result<()> {
 #[test]
 fn imports_form_no_cycle() -> Result<()> {
     form_no_cycle(&modules()?);
-    for sources in [FAKE, DOCKER, CCM_CLOUD] {
+    for sources in without_layers()? {
         form_no_cycle(&modules_of(&[sources])?);
     }
     Ok(())
@@ -470,11 +497,9 @@ fn fits(path: &str, pattern: &str) -> bool {
 
 /// A page may name a file of a crate by its layer, and a file of the section's folder by its name alone.
 fn is_named(file: &str, path: &str) -> bool {
-    let pattern = path.replace("<cloud>", "*").replace('…', "*");
+    let pattern = path.replace("<cloud>", "*").replace("<name>", "*").replace('…', "*");
     let pattern = if pattern.ends_with('/') { format!("{pattern}*") } else { pattern };
-    let roots = LAYERED.iter().chain(&[FAKE, DOCKER, CCM_CLOUD]).map(|sources| format!("{sources}/"));
-    let roots: Vec<_> = roots.collect();
-    let in_crate = roots.iter().find_map(|sources| file.strip_prefix(sources));
+    let in_crate = LAYERED.iter().find_map(|sources| file.strip_prefix(sources)?.strip_prefix('/'));
     let name = file.rsplit('/').next().filter(|_| !pattern.contains('/'));
     [Some(file), in_crate, name].into_iter().flatten().any(|file| fits(file, &pattern))
 }
@@ -524,7 +549,7 @@ fn the_names_of_code_where_a_change_goes_exist() -> Result<()> {
 
 #[test]
 fn no_file_has_more_than_400_lines() -> Result<()> {
-    let all = [&LAYERED[..], &[FAKE, DOCKER, CCM_CLOUD]].concat();
+    let all: Vec<_> = LAYERED.map(str::to_owned).into_iter().chain(without_layers()?).collect();
     let longest = modules_of(&all)?.into_iter().map(|module| (module.lines, module.path)).max();
     assert!(longest.as_ref().is_some_and(|(lines, _)| *lines <= 400), "{longest:?}");
     Ok(())

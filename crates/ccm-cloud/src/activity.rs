@@ -1,6 +1,8 @@
 //! What this process is doing: shown by SIGUSR1, and on a terminal once it takes longer than a second.
 
 use std::{
+    fs,
+    future::pending,
     io::{self, IsTerminal},
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
@@ -68,25 +70,55 @@ impl Activity {
     }
 }
 
-/// SIGINT and SIGTERM.
+/// SIGINT, SIGTERM and SIGHUP.
 pub(crate) struct Ends {
     interrupt: Signal,
     terminate: Signal,
+    /// `None` if this process was started to survive the end of its terminal.
+    hangup: Option<Signal>,
 }
 
 impl Ends {
-    /// Takes both signals over: from now on they end nothing by themselves.
+    /// Takes the signals over: from now on they end nothing by themselves.
     pub(crate) fn take() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
+        })
     }
 
     /// Waits for the next of them, and returns the exit code for it.
     pub(crate) async fn next(&mut self) -> u8 {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
+            _ = hangup => 129,
         }
     }
+
+    /// Returns the exit code for one that has come; `None` if none has.
+    pub(crate) async fn come(&mut self) -> Option<u8> {
+        // The runtime looks for signals when a task yields.
+        tokio::select! {
+            biased;
+            code = self.next() => Some(code),
+            () = tokio::task::yield_now() => None,
+        }
+    }
+}
+
+/// Whether SIGHUP is ignored, as nohup arranges it.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 == 1)
 }
 
 #[cfg(test)]

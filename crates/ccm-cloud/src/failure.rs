@@ -19,7 +19,7 @@ const MEANINGS: [&str; ErrorKind::NAMES.len()] = [
     "there is another one of the same name or key",
     "the credentials are wrong, or of another account",
     "the credentials do not allow it, or others have made the instance",
-    "a field of the request is wrong",
+    "the driver or the cloud refuses a value",
     "the driver or the cloud cannot do it",
     "the account is read-only by the setting readOnly, or by its driver",
     "too many requests",
@@ -33,15 +33,16 @@ pub(crate) fn exit_codes() -> String {
     let mut text = "\
 Exit codes:
    0  done
-   1  the answer is negative: verify has found a failure, the command of instance-run has failed,
-      or instance-sweep refuses to delete every instance
-   2  wrong usage, or a failure of this machine, such as a file that cannot be read
+   1  the answer is negative: verify has found a failure or has passed no check, the command of
+      instance-run has failed, or instance-sweep refuses to delete every instance
+   2  a wrong command line, a setting of a wrong type, or a failure of this machine, such as a file
+      that cannot be read
 "
     .to_owned();
     for ((name, code), meaning) in ErrorKind::NAMES.iter().zip(MEANINGS) {
         text.extend([format!("  {code}  {name}: {meaning}\n")]);
     }
-    text + " 130  interrupted (SIGINT)\n 143  terminated (SIGTERM)\n"
+    text + " 129  its terminal was closed (SIGHUP)\n 130  interrupted (SIGINT)\n 143  terminated (SIGTERM)\n"
 }
 
 /// Reports an error, and returns its exit code.
@@ -98,5 +99,9 @@ mod tests {
             assert!(help.contains(&format!("  {code}  {name}: ")), "{help}");
         }
         assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+        let page = include_str!("../../../docs/drivers/README.md");
+        for (name, code) in ErrorKind::NAMES {
+            assert!(page.contains(&format!("| {code} | `{name}`: ")), "{name}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
 
@@ -12,7 +12,7 @@ use ccm_drivers::{
     contract::DriverType,
     settings::{AccountFile, COMMON, Given, Kind, Setting},
 };
-use clap::{Arg, ArgAction, ArgMatches, Args, parser::ValueSource};
+use clap::{Arg, ArgAction, ArgMatches, Args, builder::NonEmptyStringValueParser, parser::ValueSource};
 
 use crate::{
     files,
@@ -27,8 +27,8 @@ pub(crate) struct General {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The account of the file to use; needed if the file has several.
-    #[arg(long, global = true, value_name = "NAME", requires = "config")]
+    /// The account of the file of --config to use; needed if the file has several.
+    #[arg(long, global = true, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) account: Option<String>,
 
     /// Before instance-create, verify and verify-credentials, check that what the settings name exists: image, network and
@@ -82,12 +82,14 @@ pub(crate) fn argument(driver: &str, setting: &Setting) -> Arg {
 pub(crate) fn given(
     driver: &dyn DriverType,
     matches: &ArgMatches,
-    variable: impl Fn(&str) -> Option<String>,
+    variable: impl Fn(&str) -> Option<OsString>,
 ) -> anyhow::Result<Given> {
     let mut given = Given::default();
     for setting in settings(driver) {
-        let (name, variable) = (setting.name.clone().into_owned(), variable(&setting.variable(driver.name())));
-        given.environment.extend(variable.filter(|text| !text.is_empty()).map(|text| (name.clone(), text)));
+        let (name, key) = (setting.name.clone().into_owned(), setting.variable(driver.name()));
+        let text = variable(&key).map(OsString::into_string).transpose();
+        let text = text.map_err(|_| anyhow!("the environment variable {key}: the value is not UTF-8"))?;
+        given.environment.extend(text.filter(|text| !text.is_empty()).map(|text| (name.clone(), text)));
         given.flags.extend(flag(setting, matches)?.map(|text| (name, text)));
     }
     Ok(given)
@@ -105,6 +107,15 @@ fn flag(setting: &Setting, matches: &ArgMatches) -> anyhow::Result<Option<String
 }
 
 impl General {
+    /// Refuses an account without a file. The declaration of a global flag cannot: the other flag may stand on the other side of
+    /// the name of the operation.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if self.account.is_some() && self.config.is_none() {
+            bail!("--account: the file that has the account is missing: give --config");
+        }
+        Ok(())
+    }
+
     /// Reads the file of accounts, if one was given.
     pub(crate) fn file(&self) -> anyhow::Result<Option<AccountFile>> {
         let Some(path) = &self.config else { return Ok(None) };

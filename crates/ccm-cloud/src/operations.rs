@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use ccm_drivers::{
-    contract::{Driver, DriverType, Error, Instances, ResourceKind},
+    contract::{Capability, Driver, DriverType, Error, ErrorKind, Instances, ResourceKind},
     middleware::Session,
-    settings::{Given, Values},
+    settings::{self, Given, Origin, READ_ONLY, Values},
 };
 use clap::Subcommand;
 
@@ -15,6 +15,7 @@ use crate::{
     failure::DONE,
     flags::{General, settings},
     output::Output,
+    terminal::say,
 };
 
 mod about;
@@ -47,7 +48,7 @@ pub(crate) enum Operation {
     InstanceList(instances::ListArgs),
     /// Show an instance.
     InstanceShow(instances::OneArgs),
-    /// Make an instance and start it, or return the one that was made with the same key.
+    /// Make an instance and start it, or return the one that was made with the same key, which may be stopped.
     InstanceCreate(Box<create::CreateArgs>),
     /// Delete instances. One that is gone is a success. Asks nothing.
     InstanceDelete(instances::DeleteArgs),
@@ -55,8 +56,9 @@ pub(crate) enum Operation {
     InstanceStart(instances::ChangeArgs),
     /// Stop an instance; one that is stopped is a success.
     InstanceStop(instances::ChangeArgs),
-    /// Run a command inside of an instance, and print its output.
+    /// Run a command inside of an instance, and print its output at its end. It has no standard input.
     ///
+    /// A command may take ten times as long as the setting timeout: give --timeout 0 or a higher one for a longer one.
     /// Exit code: 0 if the command ended with 0, 1 if it ended with another one, which is printed.
     InstanceRun(run::RunArgs),
     /// Show what an instance has used since its start.
@@ -65,6 +67,7 @@ pub(crate) enum Operation {
     ///
     /// An owner is gone if two complete reads of all owners, a grace period apart, do not have its UID. Instances without an owner, without
     /// a cluster id or of another cluster are never deleted. If a list cannot be read, nothing is deleted.
+    /// A signal stops it before the next deletion; what was done until then is printed.
     /// Exit code: 0 done; 1 deleting would leave no instance of the cluster, and --all was not given.
     InstanceSweep(sweep::SweepArgs),
     /// List the networks.
@@ -83,12 +86,26 @@ pub(crate) enum Operation {
     VerifyCredentials(Output),
     /// Check that the driver does what the contract of drivers says.
     ///
-    /// Makes at most five instances, prints their names before it begins, and deletes them at the end, also after SIGINT or
-    /// SIGTERM. It touches nothing else. With --read-only it makes none.
-    /// Exit code: 0 no check failed; 1 a check failed.
+    /// Makes at most five instances, prints their names before it begins, and deletes them at the end, also after SIGINT, SIGTERM or
+    /// SIGHUP. It touches nothing else. With --read-only it makes none.
+    /// Exit code: 0 at least one check has passed, none has failed, and no instance is left; otherwise 1.
     Verify(Box<verify::VerifyArgs>),
     /// Show the settings of the driver, or their values as a deployment takes them.
     Config(about::ConfigArgs),
+}
+
+impl Operation {
+    /// The capability that the command changes something with, if it does.
+    fn changes(&self) -> Option<Capability> {
+        match self {
+            Self::InstanceCreate(_) | Self::InstanceDelete(_) | Self::InstanceStart(_) | Self::InstanceStop(_) => {
+                Some(Capability::Instances)
+            }
+            Self::InstanceSweep(args) => args.yes.then_some(Capability::Instances),
+            Self::InstanceRun(_) => Some(Capability::RunCommand),
+            _ => None,
+        }
+    }
 }
 
 /// A command of a driver, and all that was given with it.
@@ -111,12 +128,36 @@ impl Call {
         Ok(self.given_with(self.general.account_settings(self.driver.name())?))
     }
 
+    /// The same with settings of a file. Names the variables that win over them, because one meant for another account would count.
     fn given_with(&self, file: BTreeMap<String, String>) -> Given {
-        Given { file, ..self.given.clone() }
+        let given = Given { file, ..self.given.clone() };
+        let wins = |name: &str| {
+            let (variable, set) = (given.environment.get(name), given.file.get(name));
+            !given.flags.contains_key(name) && set.is_some() && variable.is_some_and(|variable| set != Some(variable))
+        };
+        for setting in settings(self.driver).filter(|setting| wins(&setting.name)) {
+            let variable = setting.variable(self.driver.name());
+            say(&format!(
+                "ccm-cloud: note: the variable {variable} wins over the setting {} of --config",
+                setting.name
+            ));
+        }
+        given
     }
 
     fn checked(&self, given: &Given) -> anyhow::Result<Values> {
-        Ok(Values::resolve(self.driver.name(), settings(self.driver), given)?)
+        let checked = Values::resolve(self.driver.name(), settings(self.driver), given);
+        checked.map_err(|problem| {
+            let is_of_file = match &problem {
+                settings::Problem::BadValue { origin, .. } => *origin == Origin::File,
+                settings::Problem::Unknown { name, .. } => given.file.contains_key(name),
+                _ => false,
+            };
+            match &self.general.config {
+                Some(path) if is_of_file => anyhow!("{}: {problem}", path.display()),
+                _ => problem.into(),
+            }
+        })
     }
 
     /// The values of all settings.
@@ -162,7 +203,14 @@ impl Call {
             Operation::Config(args) => return about::config(self, args),
             _ => {}
         }
-        self.with_session(&self.values()?, async |session| {
+        let values = self.values()?;
+        self.with_session(&values, async |session| {
+            // Before anything is looked up: an instance that does not exist would be a success of instance-delete.
+            if let Some(capability) = operation.changes().filter(|capability| session.mode(*capability).read_only) {
+                let reason =
+                    if values.is(READ_ONLY) { "the setting readOnly is true" } else { "the driver only reads" };
+                return Err(Error::new(ErrorKind::ReadOnly, format!("{}: {reason}", capability.name())).into());
+            }
             match operation {
                 Operation::AccountShow(output) => account::show(session, *output)?,
                 Operation::RegionList(output) => topology::regions(session, *output).await?,

@@ -6,8 +6,12 @@ use std::{
 };
 
 use anyhow::Context;
+use terminal_size::{Width, terminal_size_of};
 
 use crate::text::output::printable;
+
+/// The width of a terminal that does not know its own, in characters.
+const NARROW: usize = 80;
 
 /// Whether a line of progress is on the terminal.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
@@ -15,9 +19,21 @@ static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 /// Writes a line of progress, which the next output replaces. A failure is harmless: progress is optional.
 pub(crate) fn draw(line: &str) {
     let mut stderr = io::stderr();
-    let line = printable(line).replace('\n', " ");
+    let width = terminal_size_of(&stderr).map_or(NARROW, |(Width(width), _)| width.into());
+    let line = fitted(line, width);
     let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());
     IS_DRAWN.store(!line.is_empty(), Ordering::Relaxed);
+}
+
+/// Cuts a line of progress, which could not be removed if the terminal wrapped it.
+fn fitted(line: &str, width: usize) -> String {
+    let line = printable(line).replace(['\n', '\t'], " ");
+    // The last column stays free: some terminals wrap once it is written to.
+    let most = width.saturating_sub(1);
+    if line.chars().count() <= most {
+        return line;
+    }
+    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Removes the line of progress, if there is one.
@@ -49,5 +65,24 @@ fn write_to(to: &mut impl Write, text: &str) -> anyhow::Result<()> {
     match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("failed to write the output"),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress_is_shorter_than_the_terminal_is_wide() {
+        for (line, width, expected) in [
+            ("list instances", 80, "list instances"),
+            ("list instances", 15, "list instances"),
+            ("list instances", 14, "list instanc…"),
+            ("a\nb\tc\x1b[2J", 80, "a b c\u{fffd}[2J"),
+            ("äöü", 3, "ä…"),
+            ("ab", 2, "…"),
+        ] {
+            assert_eq!(fitted(line, width), expected, "{line:?} {width}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! A client of one Docker Engine. It keeps a few connections, and each of them has proven which Engine it leads to before it is
 //! used: see [`connection`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use ccm_drivers::contract::{Endpoint, Error, ErrorKind, Result};
 use http_body_util::{BodyExt, Limited};
@@ -12,6 +15,7 @@ use hyper::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::{hosts::Host, tls::Tls};
 
@@ -22,18 +26,21 @@ mod identity;
 mod url;
 mod version;
 
-pub(crate) use answer::{Answer, No};
+pub(crate) use answer::{Answer, Reason};
 pub(crate) use identity::{Identities, Info};
 pub(crate) use url::{filters, query, segment};
 pub(crate) use version::Version;
 
-use connection::Connection;
+use connection::{Connection, Failed};
 
 /// The maximum size of an answer: ten thousand containers with many labels have a quarter of it.
-const MOST_OF_AN_ANSWER: usize = 64 << 20;
+const MAX_ANSWER: usize = 64 << 20;
 
 /// How many connections wait for their next request.
-const IDLE: usize = 4;
+const MAX_IDLE: usize = 4;
+
+/// How long a connection waits for its next request. A firewall may have forgotten an older one without a word.
+const IDLE_LIMIT: Duration = Duration::from_secs(30);
 
 /// A Docker Engine, as one region.
 pub(crate) struct Engine {
@@ -42,10 +49,28 @@ pub(crate) struct Engine {
     /// The version of the API that the settings demand.
     pinned: Option<Version>,
     identities: Arc<Identities>,
-    idle: Mutex<Vec<Connection>>,
+    /// The connections that wait, and since when.
+    idle: Mutex<Vec<(Connection, Instant)>>,
+}
+
+/// Forgets the connections that wait, unless the request ends well: they are as old as the one that failed.
+struct Unfinished<'a>(Option<&'a Engine>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(engine) = self.0 {
+            engine.close();
+        }
+    }
+}
+
+/// Whether a text is the whole id of a container. Names and parts of ids, which an Engine also takes, are not.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|at| at.is_ascii_digit() || (b'a'..=b'f').contains(&at))
 }
 
 /// The body of a request.
+#[derive(Clone)]
 pub(crate) enum Body {
     None,
     Json(Value),
@@ -66,27 +91,37 @@ impl Engine {
 
     /// Sends a request to a path below the version of the API, and reads the whole answer, whatever its status.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Body) -> Result<Answer> {
-        let (connection, head, body) = self.open(method.clone(), path, body).await?;
-        let read = Limited::new(body, MOST_OF_AN_ANSWER).collect().await;
+        let mut unfinished = Unfinished(Some(self));
+        let (connection, head, body) = self.open(&method, path, body).await?;
+        let read = Limited::new(body, MAX_ANSWER).collect().await;
         let body = read.map_err(|error| failure::of(&*error).context(self.context(&method, path)))?.to_bytes();
+        unfinished.0 = None;
         self.keep(connection);
         Ok(head.whole(self.context(&method, path), body))
     }
 
     /// Sends a request whose answer is a stream without a known end. The connection ends with it.
     pub(crate) async fn stream(&self, method: Method, path: &str, body: Body) -> Result<Stream> {
-        let (connection, head, body) = self.open(method.clone(), path, body).await?;
+        let mut unfinished = Unfinished(Some(self));
+        let (connection, head, body) = self.open(&method, path, body).await?;
+        unfinished.0 = None;
         let what = self.context(&method, path);
         if head.is_success() {
             return Ok(Stream { body, what, _connection: connection });
         }
-        let read = Limited::new(body, MOST_OF_AN_ANSWER).collect().await;
+        let read = Limited::new(body, MAX_ANSWER).collect().await;
         let body = read.map_err(|error| failure::of(&*error).context(&what))?.to_bytes();
         Err(head.whole(what, body).error())
     }
 
-    /// Asks the Engine who it is, and checks it again.
+    /// Asks the Engine who it is, and checks it again. A new connection has just done so.
     pub(crate) async fn info(&self) -> Result<Info> {
+        let mut connection = self.connection().await?;
+        let greeting = connection.greeting.take();
+        self.keep(connection);
+        if let Some(info) = greeting {
+            return Ok(info);
+        }
         let info = self.get("/info").await?;
         let checked = self.identities.admit(&self.host.region, &info);
         checked.map(|()| info).map_err(|error| error.context(format!("region {}", self.host.region)))
@@ -105,26 +140,34 @@ impl Engine {
         self.idle().clear();
     }
 
-    async fn open(&self, method: Method, path: &str, body: Body) -> Result<(Connection, Answer, Incoming)> {
-        let mut connection = self.connection().await?;
-        let sent = match self.request(&connection, &method, path, body) {
-            Ok(request) => connection.send(request).await,
-            Err(error) => Err(error),
-        };
-        let (head, body) = sent.map_err(|error| error.context(self.context(&method, path)))?.into_parts();
-        tracing::debug!(region = self.host.region, %method, path, status = head.status.as_u16(), "asked the Engine");
-        Ok((connection, Answer::of(&head), body))
+    /// Sends a request. Only one of which nothing was sent is sent again, over a new connection.
+    async fn open(&self, method: &Method, path: &str, body: Body) -> Result<(Connection, Answer, Incoming)> {
+        let mut is_again = false;
+        loop {
+            let mut connection = self.connection().await?;
+            let request = self.request(&connection, method, path, body.clone())?;
+            match connection.send(request).await {
+                Ok(response) => {
+                    let (head, body) = response.into_parts();
+                    return Ok((connection, Answer::of(&head), body));
+                }
+                Err(Failed { is_unsent: true, .. }) if !is_again => {
+                    self.close();
+                    is_again = true;
+                }
+                Err(Failed { error, .. }) => return Err(error.context(self.context(method, path))),
+            }
+        }
     }
 
     /// A connection that waits, or a new one.
     async fn connection(&self) -> Result<Connection> {
-        loop {
-            let waiting = self.idle().pop();
-            let Some(mut connection) = waiting else { break };
-            if connection.is_ready().await {
-                return Ok(connection);
-            }
+        let waiting = self.idle().pop();
+        if let Some((connection, _)) = waiting.filter(|(_, since)| since.elapsed() < IDLE_LIMIT) {
+            return Ok(connection);
         }
+        // The others have waited longer.
+        self.close();
         let (host, tls) = (&self.host, self.tls.as_ref());
         let connected = connection::connect(host, tls, self.pinned, &self.identities).await;
         connected.map_err(|error| error.context(format!("region {}", host.region)))
@@ -132,12 +175,12 @@ impl Engine {
 
     fn keep(&self, connection: Connection) {
         let mut idle = self.idle();
-        if idle.len() < IDLE {
-            idle.push(connection);
+        if idle.len() < MAX_IDLE {
+            idle.push((connection, Instant::now()));
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<(Connection, Instant)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,17 +1,23 @@
 //! The Engines of one account: who they are, and their regions.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, Weak},
+};
+
 use async_trait::async_trait;
 use ccm_drivers::contract::{
     Account, AccountInfo, Capability, Driver, Error, Instances, Inventory, Metrics, Mode, Region, Result, RunCommand,
-    Topology, Zone,
+    SubAccount, Topology, Zone,
 };
+use futures::future::try_join_all;
 use hyper::Method;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::{
     brief,
-    client::{Body, Engine, Identities, No, segment},
+    client::{Body, Engine, Identities, Info, Reason, segment},
 };
 
 /// The Engines of the settings, and the defaults of `create`.
@@ -19,14 +25,31 @@ pub(crate) struct Engines {
     pub(crate) all: Vec<Engine>,
     pub(crate) image: Option<String>,
     pub(crate) network: Option<String>,
-    /// Held while it is looked for an instance of a key and a container is created.
-    pub(crate) creating: Mutex<()>,
+    /// The locks of the keys for which a `create` runs.
+    creating: std::sync::Mutex<BTreeMap<String, Weak<Mutex<()>>>>,
 }
 
 impl Engines {
     pub(crate) fn new(all: Vec<Engine>, image: Option<&str>, network: Option<&str>) -> Self {
         let (image, network) = (image.map(str::to_owned), network.map(str::to_owned));
-        Self { all, image, network, creating: Mutex::default() }
+        Self { all, image, network, creating: std::sync::Mutex::default() }
+    }
+
+    /// The lock of a key: one `create` after the other.
+    pub(crate) fn lock_of(&self, key: &str) -> Arc<Mutex<()>> {
+        let mut all = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, lock| lock.strong_count() > 0);
+        if let Some(lock) = all.get(key).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::default();
+        all.insert(key.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
+
+    /// Who all Engines are.
+    async fn infos(&self) -> Result<Vec<Info>> {
+        try_join_all(self.all.iter().map(Engine::info)).await
     }
 
     /// The Engines of a region and of a zone, or all. One that does not exist is a wrong argument.
@@ -66,7 +89,9 @@ pub(crate) fn no_image(engine: &Engine, image: &str) -> Error {
     let (region, image) = (&engine.host.region, brief(image));
     Error::invalid(
         "image",
-        format!("region {region}: the Engine has no image {image:?}; load it with `docker pull {image}`"),
+        format!(
+            "region {region}: the Engine has no image {image:?}; load it with `docker pull {image}` or `docker load`"
+        ),
     )
 }
 
@@ -110,20 +135,19 @@ impl Driver for Engines {
 #[async_trait]
 impl Account for Engines {
     async fn verify(&self) -> Result<AccountInfo> {
-        let (mut ids, mut names) = (Vec::new(), Vec::new());
-        for engine in &self.all {
-            let info = engine.info().await?;
-            ids.push(info.id);
-            names.push(info.name);
-        }
-        Ok(AccountInfo { id: Identities::account(ids), name: names.join(", "), sub_accounts: Vec::new() })
+        let engines: Vec<_> =
+            self.infos().await?.into_iter().map(|Info { id, name, .. }| SubAccount { id, name }).collect();
+        let of =
+            |part: fn(&SubAccount) -> &String| engines.iter().map(|engine| part(engine).clone()).collect::<Vec<_>>();
+        let (id, name) = (Identities::account(of(|engine| &engine.id)), of(|engine| &engine.name).join(", "));
+        Ok(AccountInfo { id, name, sub_accounts: if engines.len() > 1 { engines } else { Vec::new() } })
     }
 
     async fn verify_settings(&self) -> Result<()> {
         for engine in &self.all {
             if let Some(image) = &self.image {
                 let answer = engine.send(Method::GET, &format!("/images/{}/json", segment(image)), Body::None).await?;
-                if answer.no() == Some(No::Image) {
+                if answer.reason() == Some(Reason::NoImage) {
                     return Err(no_image(engine, image));
                 }
                 answer.ok()?;
@@ -143,28 +167,19 @@ impl Topology for Engines {
     }
 
     async fn regions(&self) -> Result<Vec<Region>> {
-        let mut regions = Vec::new();
-        for engine in &self.all {
-            engine.info().await?;
-            regions.push(Region { id: engine.host.region.clone(), name: engine.host.region.clone() });
-        }
-        Ok(regions)
+        self.infos().await?;
+        let region = |engine: &Engine| Region { id: engine.host.region.clone(), name: engine.host.region.clone() };
+        Ok(self.all.iter().map(region).collect())
     }
 
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>> {
-        let mut zones = Vec::new();
-        for engine in &self.all {
-            engine.info().await?;
-            let (zone, of) = (engine.host.zone(), engine.host.region.clone());
-            if region.is_none_or(|region| of == region) {
-                zones.push(Zone { id: zone.clone(), name: zone, region: of });
-            }
-        }
-        match region {
-            Some(region) if zones.is_empty() => {
-                Err(Error::not_found(format!("there is no region {:?}", brief(region))))
-            }
-            _ => Ok(zones),
-        }
+        let engines = self.of(region, None)?;
+        try_join_all(engines.iter().map(|engine| engine.info())).await?;
+        let zone = |engine: &&Engine| Zone {
+            id: engine.host.zone(),
+            name: engine.host.zone(),
+            region: engine.host.region.clone(),
+        };
+        Ok(engines.iter().map(zone).collect())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_drivers::{
-    contract::{Driver, DriverType, Endpoint, Result},
+    contract::{Driver, DriverType, Endpoint, Error, Result},
     settings::{ACCOUNT_ID, Kind, Setting, Values},
 };
 
@@ -34,7 +34,8 @@ static SETTINGS: [Setting; 7] = [
         Kind::List,
         hosts::DEFAULT,
         "The endpoint of the Engine: unix:///PATH or tcp://HOST:PORT. Several endpoints have names and are regions: \
-         NAME=URL,NAME=URL. The region of an endpoint without a name is default.",
+         NAME=URL,NAME=URL. The region of an endpoint without a name is default. tcp:// to another machine needs TLS (certPath), or \
+         tlsVerify=false.",
     ),
     Setting::new(
         CERT_PATH,
@@ -46,7 +47,8 @@ static SETTINGS: [Setting; 7] = [
         TLS_VERIFY,
         Kind::Boolean,
         "Whether tcp:// endpoints need TLS; true demands certPath. TLS without verification is not supported, so false together \
-         with certPath is refused. Docker's own client takes every value for true.",
+         with certPath is refused; false alone allows tcp:// to other machines without TLS. Docker's own client takes every value \
+         for true.",
     ),
     Setting::new(
         TLS_SERVER_NAME,
@@ -119,7 +121,20 @@ impl DriverType for Docker {
 }
 
 fn hosts(values: &Values) -> Result<Vec<Host>> {
-    hosts::parse(&values.list(HOST), tls::is_wanted(values)?)
+    let has_tls = tls::is_wanted(values)?;
+    let hosts = hosts::parse(&values.list(HOST), has_tls)?;
+    // Docker's own client takes them. Here the network between is only trusted if somebody says so.
+    let is_open = |host: &&Host| !has_tls && given(values, TLS_VERIFY).is_none() && !host.is_on_this_machine();
+    hosts.iter().find(is_open).map_or(Ok(()), |host| {
+        Err(Error::invalid(
+            HOST,
+            format!(
+                "host {host}: without TLS, whoever is in the network between can read and change everything; give certPath, or \
+                 set tlsVerify to false if the network is safe"
+            ),
+        ))
+    })?;
+    Ok(hosts)
 }
 
 /// The text of a setting that is not empty.

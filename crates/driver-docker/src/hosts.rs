@@ -1,6 +1,6 @@
 //! The endpoints of Docker Engines in the setting `host`; each is a region (pure).
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, net::IpAddr, path::PathBuf};
 
 use ccm_drivers::contract::{Endpoint, Error, Result};
 
@@ -16,7 +16,7 @@ const DEFAULT_REGION: &str = "default";
 const ZONE: &str = "-a";
 
 /// The maximum length of the value of a label of a Node, which names of zones become.
-const MOST_OF_A_NAME: usize = 63;
+const MAX_NAME: usize = 63;
 
 /// The schemes of Docker's own client that have another transport, and what to do instead.
 const REFUSED: [(&str, &str); 5] = [
@@ -43,6 +43,16 @@ impl Host {
     /// The id of the region's zone.
     pub(crate) fn zone(&self) -> String {
         format!("{}{ZONE}", self.region)
+    }
+
+    /// Whether no network is between: the endpoint is a socket or of the loopback interface.
+    pub(crate) fn is_on_this_machine(&self) -> bool {
+        match &self.endpoint {
+            Endpoint::Unix(_) => true,
+            Endpoint::Tcp(host, _) => {
+                host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
     }
 
     /// The same region at another place, as the setting has it.
@@ -89,12 +99,12 @@ fn host(text: &str, is_only: bool, has_tls: bool) -> Result<Host> {
     };
     let may_stand = |at: u8| at.is_ascii_lowercase() || at.is_ascii_digit() || at == b'-';
     let is_name = !region.is_empty()
-        && region.len() + ZONE.len() <= MOST_OF_A_NAME
+        && region.len() + ZONE.len() <= MAX_NAME
         && region.bytes().all(may_stand)
         && !region.starts_with('-')
         && !region.ends_with('-');
     if !is_name {
-        let most = MOST_OF_A_NAME - ZONE.len();
+        let most = MAX_NAME - ZONE.len();
         return Err(invalid(
             region,
             &format!("the name of a region has at most {most} lowercase letters, digits and hyphens between them"),
@@ -140,7 +150,14 @@ fn tcp(rest: &str, has_tls: bool) -> Option<Endpoint> {
 }
 
 fn invalid(what: &str, problem: &str) -> Error {
-    Error::invalid("host", format!("host {:?}: {problem}", brief(what)))
+    Error::invalid("host", format!("host {:?}: {problem}", brief(&without_credentials(what))))
+}
+
+/// A text that may be a URL with a user and a password, without both.
+fn without_credentials(text: &str) -> String {
+    let Some((credentials, rest)) = text.rsplit_once('@') else { return text.to_owned() };
+    let scheme = credentials.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+    format!("{scheme}...@{rest}")
 }
 
 #[cfg(test)]
@@ -194,6 +211,16 @@ mod tests {
             let error = parse(endpoints, false).unwrap_err();
             assert_eq!(error.kind, ErrorKind::InvalidArgument("host".to_owned()));
             assert!(error.message.contains(expected), "{endpoints:?}: {error}");
+        }
+        for text in [
+            "tcp://user:secret@a:1",
+            "a=tcp://user:se@secret@a:1",
+            "user:secret@a",
+            "ssh://u:secret@a",
+            "x://u:secret/@a",
+        ] {
+            let error = parse(&[text], false).unwrap_err();
+            assert!(!error.message.contains("secret") && error.message.contains("@a"), "{error}");
         }
     }
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_drivers::contract::{Error, ErrorKind, Filter, Instance, InstanceSpec, Instances, Marks, Result};
+use futures::{StreamExt, future::try_join_all, stream::FuturesUnordered};
 use hyper::Method;
 
 use crate::{
     brief,
-    client::{Body, Engine, No, filters, query},
+    client::{Body, Engine, Reason, filters, is_id, query},
     driver::Engines,
 };
 
@@ -23,22 +24,23 @@ pub(crate) use options::OPTIONS;
 use container::{Container, Inspected, Listed};
 
 /// How often it is looked whether a container is there or gone, and the pause in between.
-const LOOKS: usize = 100;
+const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether a text is the whole id of a container. Names and parts of ids, which an Engine also takes, are not.
-pub(crate) fn is_id(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|at| at.is_ascii_digit() || (b'a'..=b'f').contains(&at))
-}
-
 impl Engines {
-    /// The Engine that has an instance, and its container. It is `NotFound` only if every Engine says so.
+    /// The Engine that has an instance, and its container. All Engines are asked at once, and the first that has it is enough. It
+    /// is `NotFound` only if every Engine says so.
     pub(crate) async fn locate(&self, id: &str) -> Result<(&Engine, Container)> {
+        let ask = async |engine| find(engine, id).await.map(|found| found.map(|container| (engine, container)));
+        let mut asked: FuturesUnordered<_> = self.all.iter().map(ask).collect();
         let mut failure = None;
-        for engine in &self.all {
-            let found = if is_id(id) { inspect(engine, id).await } else { engine.info().await.map(|_| None) };
+        while let Some(found) = asked.next().await {
             match found {
-                Ok(Some(container)) => return Ok((engine, container)),
+                Ok(Some(found)) => {
+                    // Most others are about to answer, and would lose their connections.
+                    let _ = tokio::time::timeout(PAUSE, asked.for_each(async |_| ())).await;
+                    return Ok(found);
+                }
                 Ok(None) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -58,22 +60,36 @@ impl Engines {
             format!("the container {name} ({id}) has no label {label}: others have made it; change it with docker"),
         ))
     }
+}
 
-    async fn change(&self, id: &str, verb: &str) -> Result<()> {
-        let (engine, _) = self.locate_own(id).await?;
-        engine.send(Method::POST, &format!("/containers/{id}/{verb}"), Body::None).await?.ok().map(drop)
-    }
+async fn change(engine: &Engine, id: &str, verb: &str) -> Result<()> {
+    engine.send(Method::POST, &format!("/containers/{id}/{verb}"), Body::None).await?.ok().map(drop)
+}
+
+/// A container by whatever is given for its id; `None` if the Engine does not have it.
+async fn find(engine: &Engine, id: &str) -> Result<Option<Container>> {
+    if is_id(id) { inspect(engine, id).await } else { engine.info().await.map(|_| None) }
 }
 
 /// A container by its id; `None` if the Engine does not have it.
 async fn inspect(engine: &Engine, id: &str) -> Result<Option<Container>> {
     let answer = engine.send(Method::GET, &format!("/containers/{id}/json"), Body::None).await?;
-    if answer.no() == Some(No::Container) {
+    if answer.reason() == Some(Reason::NoContainer) {
         return Ok(None);
     }
     let container: Container = answer.ok()?.json::<Inspected>()?.into();
-    // Another container may have the id as its name.
-    Ok((container.id == id).then_some(container))
+    if container.id == id {
+        return Ok(Some(container));
+    }
+    // The Engine has looked for the name, because it does not have the id.
+    if container.name == id {
+        return Ok(None);
+    }
+    let (region, other) = (&engine.host.region, brief(&container.id));
+    Err(Error::new(
+        ErrorKind::Internal,
+        format!("region {region}: asked for the container {id}, the Engine answers {other:?}"),
+    ))
 }
 
 /// The containers of an Engine with these labels and this name.
@@ -96,11 +112,12 @@ impl Instances for Engines {
     async fn list(&self, filter: &Filter) -> Result<Vec<Instance>> {
         let mut labels: Vec<_> = filter.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         labels.extend(filter.owner.as_deref().map(|owner| (Marks::OWNER, owner)));
-        let mut instances = Vec::new();
-        for engine in self.of(filter.region.as_deref(), filter.zone.as_deref())? {
+        let ask = async |engine: &'_ Engine| {
             let containers = list(engine, &labels, filter.name.as_deref()).await?;
-            instances.extend(containers.into_iter().map(|container| container.instance(&engine.host)));
-        }
+            Ok(containers.into_iter().map(|container| container.instance(&engine.host)).collect::<Vec<_>>())
+        };
+        let engines = self.of(filter.region.as_deref(), filter.zone.as_deref())?;
+        let mut instances = try_join_all(engines.into_iter().map(ask)).await?.concat();
         instances.retain(|instance| filter.fits(instance));
         Ok(instances)
     }
@@ -115,35 +132,45 @@ impl Instances for Engines {
     }
 
     async fn delete(&self, id: &str) -> Result<()> {
-        if !is_id(id) {
-            let id = brief(id);
-            return Err(Error::invalid(
-                "id",
-                format!("{id:?} is not the whole id of a container; use the id of the instance, not its name"),
-            ));
-        }
         let engine = match self.locate_own(id).await {
-            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_not_found() && is_id(id) => return Ok(()),
+            Err(error) if error.is_not_found() => {
+                let id = brief(id);
+                return Err(Error::invalid(
+                    "id",
+                    format!("{id:?} is not the whole id of a container; use the id of the instance, not its name"),
+                ));
+            }
             found => found?.0,
         };
         delete(engine, id).await
     }
 
     async fn start(&self, id: &str) -> Result<()> {
-        self.change(id, "start").await
+        let (engine, container) = self.locate_own(id).await?;
+        if container.is_unfinished() {
+            // It may not have its user data yet.
+            let name = brief(&container.name);
+            return Err(Error::invalid(
+                "id",
+                format!("the creation of the container {name} has not finished; repeat instance-create, or delete it"),
+            ));
+        }
+        change(engine, id, "start").await
     }
 
     async fn stop(&self, id: &str) -> Result<()> {
-        self.change(id, "stop").await
+        let (engine, _) = self.locate_own(id).await?;
+        change(engine, id, "stop").await
     }
 }
 
 /// Deletes a container and its volumes, and waits until it is gone.
 async fn delete(engine: &Engine, id: &str) -> Result<()> {
     let path = query(&format!("/containers/{id}"), &[("force", "1"), ("v", "1")]);
-    for _ in 0..LOOKS {
+    for _ in 0..ATTEMPTS {
         let answer = engine.send(Method::DELETE, &path, Body::None).await?;
-        if !matches!(answer.no(), Some(No::Container | No::Removal)) {
+        if !matches!(answer.reason(), Some(Reason::NoContainer | Reason::BeingRemoved)) {
             answer.ok()?;
         }
         if inspect(engine, id).await?.is_none() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use ccm_drivers::contract::{Error, Inventory, Resource, ResourceKind, Result};
+use futures::future::try_join_all;
 use serde::Deserialize;
 
 use crate::{
@@ -127,11 +128,8 @@ impl Inventory for Engines {
     }
 
     async fn list(&self, kind: ResourceKind, region: Option<&str>) -> Result<Vec<Resource>> {
-        let mut all = Vec::new();
-        for engine in Self::of(self, region, None)? {
-            all.extend(of(engine, kind).await?);
-        }
-        Ok(all)
+        let engines = Self::of(self, region, None)?;
+        Ok(try_join_all(engines.into_iter().map(|engine| of(engine, kind))).await?.concat())
     }
 }
 

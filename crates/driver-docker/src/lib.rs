@@ -2,7 +2,8 @@
 //! itself, by its own id.
 //!
 //! An Engine takes an id, a name and the beginning of an id for the same thing. This driver only ever gives it whole ids, and
-//! compares the id of the answer.
+//! compares the id of the answer. Of 64 digits it looks for the id first, and then for the name: between that comparison and a
+//! change, a container of that name could take the place of one that is gone.
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_drivers::contract::{CommandOutput, Error, ErrorKind, Result, RunCommand};
+use ccm_drivers::contract::{CommandOutput, Error, ErrorKind, Result, RunCommand, State};
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::json;
@@ -18,7 +18,7 @@ mod output;
 use output::Output;
 
 /// How often the exit code is asked for after the end of the output, and the pause in between.
-const LOOKS: usize = 100;
+const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ struct Created {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct State {
+struct Exec {
     running: bool,
     exit_code: Option<i64>,
 }
@@ -41,6 +41,10 @@ impl RunCommand for Engines {
             return Err(Error::invalid("command", "the command is empty"));
         }
         let (engine, container) = self.locate_own(id).await?;
+        if container.state() == State::Stopped {
+            let problem = format!("the container {id} is stopped: start it with instance-start");
+            return Err(Error::invalid("id", problem));
+        }
         let body = json!({"AttachStdout": true, "AttachStderr": true, "Cmd": command});
         let path = format!("/containers/{}/exec", container.id);
         let answer = engine.send(Method::POST, &path, Body::Json(body)).await?.ok()?;
@@ -61,9 +65,9 @@ impl RunCommand for Engines {
 
 /// The exit code, which the Engine may know a moment after the end of the output.
 async fn exit_code(engine: &Engine, id: &str) -> Result<i64> {
-    for _ in 0..LOOKS {
-        let state: State = engine.get(&format!("/exec/{id}/json")).await?;
-        if let (false, Some(code)) = (state.running, state.exit_code) {
+    for _ in 0..ATTEMPTS {
+        let exec: Exec = engine.get(&format!("/exec/{id}/json")).await?;
+        if let (false, Some(code)) = (exec.running, exec.exit_code) {
             return Ok(code);
         }
         tokio::time::sleep(PAUSE).await;

@@ -32,6 +32,8 @@ pub(crate) enum Reply {
     Bytes(Vec<u8>),
     /// The end of the connection.
     Cut,
+    /// None, ever.
+    Never,
 }
 
 /// A request: method and path with its query, without the version, and the body.
@@ -157,6 +159,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>,
                 return;
             }
             Reply::Cut => return,
+            Reply::Never => std::future::pending().await,
         }
     }
 }
@@ -192,7 +195,10 @@ fn usual(line: &str) -> Reply {
         "GET /version" => Reply::Json(200, json!({"ApiVersion": "1.41", "MinAPIVersion": "1.12"})),
         "GET /info" => Reply::Json(200, json!({"ID": ID, "Name": "name"})),
         _ if line.starts_with("GET /containers/json") => Reply::Json(200, json!([])),
-        _ if line.contains(" /containers/") => Reply::Json(404, json!({"message": "No such container: x"})),
+        _ if line.contains(" /containers/") => {
+            let id = line.split(['/', '?']).nth(2).unwrap_or_default();
+            Reply::Json(404, json!({"message": format!("No such container: {id}")}))
+        }
         _ => Reply::Json(404, json!({"message": "page not found"})),
     }
 }

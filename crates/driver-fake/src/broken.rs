@@ -1,4 +1,4 @@
-//! Drivers of the fake cloud that are each wrong in one way: for each check of the conformance one that fails it and nothing else.
+//! Drivers of the fake cloud that are each wrong in one way: for each check of the conformance some that fail it and nothing else.
 //! [`Changed`] passes everything on to the driver; a [`Change`] replaces one operation.
 
 use async_trait::async_trait;

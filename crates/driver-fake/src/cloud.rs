@@ -47,10 +47,11 @@
 //! do the same.
 
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use ccm_base::files::{self, Readers};
@@ -68,8 +69,11 @@ use state::State;
 /// The end of the name of the file that is locked.
 const LOCK: &str = ".lock";
 
+/// The pause between two tries to lock it.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// The maximum size of the file, which is the most that is read of one.
-const MOST_OF_A_FILE: usize = 16 << 20;
+const MAX_FILE: usize = 16 << 20;
 
 /// A fake cloud. Requests that come in at the same time are handled one after the other.
 pub struct Cloud(Store);
@@ -114,12 +118,12 @@ impl Cloud {
     }
 
     /// Does something with the state, and keeps it if that succeeds. A failure must leave the state as it was.
-    fn with<T>(&self, work: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
+    async fn with<T>(&self, work: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
         match &self.0 {
             Store::Memory(state) => work(&mut lock(state)),
             Store::File(path) => {
                 let failed = |error: io::Error| Failure::new(Code::Internal, format!("{}: {error}", path.display()));
-                let _locked = lock_file(path).map_err(failed)?;
+                let _locked = lock_file(path).await.map_err(failed)?;
                 let found = load(path).map_err(failed)?;
                 let mut state = found.clone().unwrap_or_else(State::new);
                 let result = work(&mut state)?;
@@ -132,19 +136,20 @@ impl Cloud {
     }
 
     /// Answers one line of a connection with one line.
-    pub(crate) fn answer(&self, session: &mut Option<Session>, line: &[u8]) -> Vec<u8> {
+    pub(crate) async fn answer(&self, session: &mut Option<Session>, line: &[u8]) -> Vec<u8> {
         let request = serde_json::from_slice(line)
             .map_err(|error| Failure::of_field(Code::Invalid, "request", format!("this is not a request: {error}")));
-        let answer = match request.and_then(|request| self.handle(session, request)) {
-            Ok(result) => Answer::Result(result),
-            Err(failure) => Answer::Error(failure),
+        let result = match request {
+            Ok(request) => self.handle(session, request).await,
+            Err(failure) => Err(failure),
         };
+        let answer = result.map_or_else(Answer::Error, Answer::Result);
         let mut line = serde_json::to_vec(&answer).unwrap_or_default();
         line.push(b'\n');
         line
     }
 
-    fn handle(&self, session: &mut Option<Session>, request: Request) -> Result<serde_json::Value, Failure> {
+    async fn handle(&self, session: &mut Option<Session>, request: Request) -> Result<serde_json::Value, Failure> {
         self.with(|state| {
             if let Request::Login { token } = request {
                 *session = None;
@@ -161,6 +166,7 @@ impl Cloud {
             }
             state.handle(request)
         })
+        .await
     }
 }
 
@@ -173,13 +179,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Waits for the lock of a cloud's file, which ends with the returned value. The file itself is replaced, so it cannot be locked.
-fn lock_file(path: &Path) -> io::Result<File> {
+/// The wait blocks no thread, and ends when it is dropped.
+async fn lock_file(path: &Path) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(LOCK);
-    let file = File::options().create(true).truncate(false).write(true).open(name);
-    let locked = file.and_then(|file| file.lock().map(|()| file));
-    locked
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot lock it by the file {LOCK} beside it: {error}")))
+    let failed = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot lock it by the file {LOCK} beside it: {error}"))
+    };
+    let file = File::options().create(true).truncate(false).write(true).open(name).map_err(failed)?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(PAUSE).await,
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+    }
 }
 
 fn load<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
@@ -195,10 +209,13 @@ fn load<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 fn save(path: &Path, state: &impl Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec_pretty(state)?;
     bytes.push(b'\n');
-    if bytes.len() > MOST_OF_A_FILE {
+    if bytes.len() > MAX_FILE {
         return Err(io::Error::other("the cloud is full: delete instances"));
     }
-    files::beside(files::parent(path), bytes, Readers::Owner)?.persist(path)?;
+    let folder = files::parent(path);
+    // They have the token and user data.
+    files::remove_incomplete(folder);
+    files::beside(folder, bytes, Readers::Owner)?.persist(path)?;
     Ok(())
 }
 

@@ -90,6 +90,11 @@ impl Fake {
             let server = self.server(values.text(FILE))?;
             return Ok((server.address().ip().to_string(), server.address().port(), Some(server)));
         };
+        if text.contains('@') {
+            let problem =
+                format!("{ENDPOINT}: a host and a port such as host:80 have no user and no password; set the token");
+            return Err(Error::invalid(ENDPOINT, problem));
+        }
         let bad = || Error::invalid(ENDPOINT, format!("{ENDPOINT}: {text:?} is not a host and a port such as host:80"));
         let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

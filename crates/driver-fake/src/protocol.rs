@@ -14,7 +14,10 @@ use ccm_drivers::contract::ResourceKind;
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of bytes of a line.
-pub const MOST_OF_A_LINE: usize = 16 << 20;
+pub const MAX_LINE: usize = 16 << 20;
+
+/// The maximum number of bytes of user data.
+pub const MAX_USER_DATA: usize = 64 << 10;
 
 /// What the cloud can be asked. It has no `Debug`, because it has the token and user data.
 #[derive(Serialize, Deserialize)]
@@ -195,7 +198,7 @@ pub struct NewInstance {
     /// The number of processors; that of the instance type if it is not given.
     #[serde(default)]
     pub cpus: Option<u64>,
-    /// The bytes of the user data in hexadecimal digits.
+    /// The bytes of the user data in hexadecimal digits, at most [`MAX_USER_DATA`] bytes.
     #[serde(default)]
     pub user_data: String,
     /// The labels.

@@ -3,19 +3,14 @@
 //! The checks run on the driver itself, without the middleware, whose retries would hide faults. Faults of the network come
 //! through a proxy at the driver's endpoint. A run makes at most five instances at a time. Their names are known before it
 //! begins, but for one: a check needs an instance whose name is the beginning of the id of another one. Each instance has the
-//! label of the run and a key of the run. Nothing else is ever changed.
+//! label of the run and a key of the run. Nothing else is ever changed. No result has the value of a secret setting.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    panic::AssertUnwindSafe,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use futures::FutureExt;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
-    contract::{Driver, DriverType, Filter, Instance, InstanceSpec, Result},
+    contract::{Driver, DriverType, Filter, Instance, InstanceSpec, Result, State},
     settings::Values,
 };
 
@@ -26,16 +21,16 @@ mod proxy;
 
 pub use catalog::CHECKS;
 
-use context::{Context, Stop, words_of};
+use context::{Context, Stop, caught};
 
 /// The label of every instance of a run. Its value is the id of the run.
 pub const RUN_LABEL: &str = "ccm-cloud-verify-run";
 
-/// The most instances that exist at one time.
-const MOST_INSTANCES: usize = 5;
+/// The maximum number of instances that exist at one time.
+const MAX_INSTANCES: usize = 5;
 
-/// The most problems that a check reports.
-const MOST_PROBLEMS: usize = 10;
+/// The maximum number of problems that a check reports.
+const MAX_PROBLEMS: usize = 10;
 
 /// A check of the conformance of drivers.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -66,7 +61,7 @@ pub struct Plan<'a> {
     pub wrong_credentials: Option<Values>,
     /// Whether nothing may be made or deleted.
     pub read_only: bool,
-    /// The id of the run: the value of [`RUN_LABEL`]. No other run has it.
+    /// The id of the run: the value of [`RUN_LABEL`], eight hexadecimal digits in lowercase. No other run has it.
     pub run: String,
     /// The limit of one operation. Creating an instance may take ten times as long. 0 means no limit.
     pub limit: Duration,
@@ -142,13 +137,16 @@ impl Serialize for Row<'_> {
     }
 }
 
+/// The beginning of the names of instances.
+const NAME: &str = "ccm-verify-";
+
 /// The names of the instances of a run.
-pub fn instance_names(run: &str) -> [String; MOST_INSTANCES] {
-    std::array::from_fn(|index| format!("ccm-verify-{run}-{}", index + 1))
+pub fn instance_names(run: &str) -> [String; MAX_INSTANCES] {
+    std::array::from_fn(|index| format!("{NAME}{run}-{}", index + 1))
 }
 
 /// The keys of the instances of a run, in the order of their names.
-fn instance_keys(run: &str) -> [String; MOST_INSTANCES] {
+fn instance_keys(run: &str) -> [String; MAX_INSTANCES] {
     std::array::from_fn(|index| format!("verify-{run}-{}", index + 1))
 }
 
@@ -158,25 +156,19 @@ fn instance_keys(run: &str) -> [String; MOST_INSTANCES] {
 pub async fn run(plan: &Plan<'_>, progress: &(dyn Fn(&Check) + Sync)) -> Report {
     let context = Context::new(plan);
     let unusable = context.unusable().await;
-    let mut results = BTreeMap::new();
-    for index in order() {
-        let check = &CHECKS[index];
+    let mut results = Vec::new();
+    for check in &CHECKS {
         if plan.only.is_empty() || plan.only.iter().any(|id| id == check.id) {
             progress(check);
             let outcome = match &unusable {
                 Some(reason) => Outcome::NotRun(reason.clone()),
                 None => outcome(&context, check).await,
             };
-            results.insert(index, (check, outcome));
+            results.push((check, context.masked(outcome)));
         }
     }
     let left: BTreeSet<_> = if plan.read_only || unusable.is_some() { BTreeSet::new() } else { context.sweep().await };
-    Report {
-        driver: plan.driver.name().to_owned(),
-        run: plan.run.clone(),
-        results: results.into_values().collect(),
-        left: left.into_iter().collect(),
-    }
+    Report { driver: plan.driver.name().to_owned(), run: plan.run.clone(), results, left: left.into_iter().collect() }
 }
 
 /// Runs a check, and deletes what it leaves.
@@ -184,10 +176,7 @@ async fn outcome(context: &Context<'_>, check: &Check) -> Outcome {
     if check.needs_instances && context.plan.read_only {
         return Outcome::NotRun("it needs instances, and the run only reads".to_owned());
     }
-    let verdict = match AssertUnwindSafe(checks::perform(check.id, context)).catch_unwind().await {
-        Ok(verdict) => verdict,
-        Err(panic) => Err(Stop::Failed(format!("the driver panicked: {}", words_of(&*panic)))),
-    };
+    let verdict = caught(checks::perform(check.id, context)).await.unwrap_or_else(|panic| Err(Stop::Failed(panic)));
     let mut problems = context.take_problems();
     if !context.plan.read_only {
         context.sweep().await;
@@ -199,29 +188,20 @@ async fn outcome(context: &Context<'_>, check: &Check) -> Outcome {
         Ok(()) if problems.is_empty() => return Outcome::Passed,
         Ok(()) => {}
     }
-    let more = problems.len().saturating_sub(MOST_PROBLEMS);
-    problems.truncate(MOST_PROBLEMS);
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
     if more > 0 {
         problems.push(format!("and {more} more"));
     }
     Outcome::Failed(problems)
 }
 
-/// The order in which checks run: the one that provokes panics is the last, because a release ends with the first panic.
-fn order() -> impl Iterator<Item = usize> {
-    let is_last = |index: &usize| CHECKS[*index].id == "I12";
-    (0..CHECKS.len()).filter(move |index| !is_last(index)).chain((0..CHECKS.len()).filter(is_last))
-}
-
-/// Deletes the instances of one run, or of every run, and returns them. An instance is of a run if it has [`RUN_LABEL`] and a key
-/// of the run that the label names.
+/// Deletes the instances of one run, or of every run, and returns them.
 pub async fn clean_up(driver: &dyn Driver, run: Option<&str>) -> Result<Vec<Instance>> {
     let Some(instances) = driver.instances() else { return Ok(Vec::new()) };
-    let labels = run.map(|run| (RUN_LABEL.to_owned(), run.to_owned())).into_iter().collect();
     let (mut deleted, mut failed) = (Vec::new(), None);
-    for instance in instances.list(&Filter { labels, ..Filter::default() }).await? {
-        let of = instance.labels.get(RUN_LABEL);
-        if !of.is_some_and(|of| run.is_none_or(|run| run == of) && has_key_of(&instance, of)) {
+    for instance in of_run(instances.list(&Filter::default()).await?, run) {
+        if instance.state == State::Deleting {
             continue;
         }
         match instances.delete(&instance.id).await {
@@ -232,8 +212,27 @@ pub async fn clean_up(driver: &dyn Driver, run: Option<&str>) -> Result<Vec<Inst
     failed.map_or(Ok(deleted), Err)
 }
 
-fn has_key_of(instance: &Instance, run: &str) -> bool {
-    instance.marks.owner.as_ref().is_some_and(|owner| instance_keys(run).contains(owner))
+/// Returns the instances of one run, or of every run, of a list that no filter has shortened. An instance is of a run if it has a
+/// key of the run and, besides, the label of the run or one of its names. A driver that loses labels leaves the latter.
+fn of_run(all: Vec<Instance>, run: Option<&str>) -> impl Iterator<Item = Instance> {
+    all.into_iter().filter(move |one| {
+        if let Some(run) = run {
+            return is_of(one, run);
+        }
+        let of_label = one.labels.get(RUN_LABEL).map(String::as_str);
+        let of_name = one.name.strip_prefix(NAME).and_then(|rest| Some(rest.rsplit_once('-')?.0));
+        of_label.into_iter().chain(of_name).any(|run| is_run_id(run) && is_of(one, run))
+    })
+}
+
+fn is_run_id(text: &str) -> bool {
+    text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+fn is_of(instance: &Instance, run: &str) -> bool {
+    let has_key = instance.marks.owner.as_ref().is_some_and(|owner| instance_keys(run).contains(owner));
+    let has_label = instance.labels.get(RUN_LABEL).is_some_and(|label| label == run);
+    has_key && (has_label || instance_names(run).contains(&instance.name))
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub trait DriverType: Send + Sync {
     }
 
     /// Returns a driver for an account, without a request to the cloud. The values are of all settings. Where the setting
-    /// `accountID` has a value, the driver gives no answer of another account: each time that it connects anew it looks again.
+    /// `accountID` has a value, the driver gives no answer of another account: each time that it reconnects it looks again.
     async fn open(&self, values: &Values) -> Result<Box<dyn Driver>>;
 
     /// Returns the place that a driver with these values connects to, for checks that stand in between; `None` if there is
@@ -144,6 +144,13 @@ pub struct AccountInfo {
     pub sub_accounts: Vec<SubAccount>,
 }
 
+impl AccountInfo {
+    /// The id of the account and those of its parts. Two accounts that have one of them in common have instances in common.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.id.as_str()).chain(self.sub_accounts.iter().map(|part| part.id.as_str()))
+    }
+}
+
 /// A part of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -170,22 +177,22 @@ pub trait Account: Send + Sync {
 /// Regions and zones. Their ids are unique in an account: no region has the id of a zone, and a zone is in one region.
 #[async_trait]
 pub trait Topology: Send + Sync {
-    /// The text that begins the global ids of this account's regions, such as `docker/`.
+    /// The text that stands before the ids of regions and zones where those of several clouds stand together, such as `docker/`.
     fn id_prefix(&self) -> String;
 
     /// All regions.
     async fn regions(&self) -> Result<Vec<Region>>;
 
-    /// The zones of a region, or of all. A region that does not exist is `NotFound`.
+    /// The zones of a region, or of all. A region that does not exist is `InvalidArgument` of the field `region`.
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>>;
 
-    /// A region by its id.
+    /// A region by its id. One that does not exist is `NotFound`.
     async fn region(&self, id: &str) -> Result<Region> {
         let found = self.regions().await?.into_iter().find(|region| region.id == id);
         found.ok_or_else(|| Error::not_found(format!("there is no region {id:?}")))
     }
 
-    /// A zone by its id.
+    /// A zone by its id. One that does not exist is `NotFound`.
     async fn zone(&self, id: &str) -> Result<Zone> {
         let found = self.zones(None).await?.into_iter().find(|zone| zone.id == id);
         found.ok_or_else(|| Error::not_found(format!("there is no zone {id:?}")))
@@ -198,25 +205,27 @@ pub trait Topology: Send + Sync {
 /// instance. What was deleted is not in the next answer.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// The instances that fit a filter, whoever made them.
+    /// The instances that fit a filter, whoever made them. A region or a zone of the filter that does not exist is `InvalidArgument` of
+    /// the field `region` or `zone`: with an empty list, a typo would look as if all instances were gone.
     async fn list(&self, filter: &Filter) -> Result<Vec<Instance>>;
 
     /// An instance by its id. One that is stopped exists. One that is gone is `NotFound`.
     async fn get(&self, id: &str) -> Result<Instance>;
 
     /// Makes an instance and starts it. Repeated with the same key and the same rest it returns the same instance; with the
-    /// same key or name and another rest it is `AlreadyExists`. A failure after something was made carries the id. Nothing of
-    /// one call is left for the next.
+    /// same key or name and another rest it is `AlreadyExists`. The cluster is no part of the comparison. An empty key or name is
+    /// `InvalidArgument` of the field, and so is a label that begins with [`Marks::PREFIX`], of `labels`. A failure after something
+    /// was made carries the id. Nothing of one call is left for the next.
     async fn create(&self, spec: &InstanceSpec) -> Result<Instance>;
 
     /// Deletes an instance and what was made with it. One that is gone is a success. One without [`Marks`] of an owner, which
     /// others have made, is Forbidden.
     async fn delete(&self, id: &str) -> Result<()>;
 
-    /// Starts an instance; one that runs is a success.
+    /// Starts an instance; one that runs is a success. One without an owner is Forbidden, as for [`Instances::delete`].
     async fn start(&self, id: &str) -> Result<()>;
 
-    /// Stops an instance; one that is stopped is a success.
+    /// Stops an instance; one that is stopped is a success. One without an owner is Forbidden, as for [`Instances::delete`].
     async fn stop(&self, id: &str) -> Result<()>;
 }
 
@@ -227,7 +236,7 @@ pub trait Inventory: Send + Sync {
     fn kinds(&self) -> &[ResourceKind];
 
     /// Those of a kind, of a region or of all. A kind that is not in [`Inventory::kinds`] is `NotSupported`, and a region that
-    /// does not exist is `NotFound`.
+    /// does not exist is `InvalidArgument` of the field `region`.
     async fn list(&self, kind: ResourceKind, region: Option<&str>) -> Result<Vec<Resource>>;
 
     /// One by its global id.
@@ -248,7 +257,8 @@ pub trait Metrics: Send + Sync {
 #[async_trait]
 pub trait RunCommand: Send + Sync {
     /// Runs a command inside of an instance that runs, and waits for its end. If the instance does not run, it is
-    /// `InvalidArgument` of the field `id`.
+    /// `InvalidArgument` of the field `id`. An instance without an owner is Forbidden, as for [`Instances::delete`]. The layer waits
+    /// as long as for `create`; a command that takes longer goes on inside of the instance.
     async fn run(&self, id: &str, command: &[String]) -> Result<CommandOutput>;
 }
 

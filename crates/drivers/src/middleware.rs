@@ -2,7 +2,8 @@
 //! the right one.
 //!
 //! - Credentials are verified before anything else. A session is of one account from its beginning to its end.
-//! - What is not allowed is refused before the driver hears of it.
+//! - What is not allowed is refused before the driver hears of it, and so is what no driver can make.
+//! - A `create` that fails says which instance it has made, also where the driver was not heard to its end.
 //! - Only transient errors are retried. A command inside of an instance is only retried if the cloud refused it for its rate.
 //! - No secret and no user data is in the trace.
 
@@ -35,16 +36,10 @@ pub struct Session {
 
 impl Session {
     /// Opens a driver and verifies its credentials. `first_seen` is the account id that a controller saw first; `trace` logs the
-    /// begin and the end of each operation.
+    /// start and the end of each operation; `in_flight` lists the operations, the verification included.
     ///
     /// Fails with [`crate::contract::ErrorKind::InvalidCredentials`] if the account is not the one of the setting `accountID`, or not the one that
     /// was seen first.
-    pub async fn open(driver: &dyn DriverType, values: &Values, first_seen: Option<&str>, trace: bool) -> Result<Self> {
-        Self::open_listed(driver, values, first_seen, trace, InFlightHandle::default()).await
-    }
-
-    /// The same as [`Session::open`], with operations listed by a handle that exists before, so that the verification of the
-    /// credentials is in the list.
     pub async fn open_listed(
         driver: &dyn DriverType,
         values: &Values,
@@ -54,7 +49,7 @@ impl Session {
     ) -> Result<Self> {
         let calls = Calls::new(driver.name(), values, trace, in_flight);
         let set = values.text(ACCOUNT_ID).map(str::to_owned);
-        // The driver looks at the account again whenever it connects anew, but only if the setting has a value.
+        // The driver looks at the account again whenever it reconnects, but only if the setting has a value.
         let pinned = match (&set, first_seen) {
             (None, Some(seen)) => &values.clone().with(ACCOUNT_ID, seen),
             _ => values,
@@ -69,7 +64,7 @@ impl Session {
             Ok(account) => account,
             Err(error) => {
                 // Its own error would hide the one that counts.
-                let _ = layer.inner.close().await;
+                let _ = layer.close().await;
                 return Err(error);
             }
         };
@@ -80,16 +75,6 @@ impl Session {
     /// The account of the credentials, as it was when the session was opened.
     pub fn account_info(&self) -> &AccountInfo {
         &self.account
-    }
-
-    /// The operations in flight, the oldest first.
-    pub fn in_flight(&self) -> Vec<InFlight> {
-        self.layer.calls.in_flight.list()
-    }
-
-    /// A handle that lists the operations in flight, also from another task.
-    pub fn in_flight_handle(&self) -> InFlightHandle {
-        self.layer.calls.in_flight.clone()
     }
 }
 
@@ -125,7 +110,7 @@ impl Driver for Session {
     }
 
     async fn close(&self) -> Result<()> {
-        self.layer.inner.close().await
+        self.layer.close().await
     }
 }
 

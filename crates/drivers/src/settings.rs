@@ -1,8 +1,8 @@
 //! Settings of drivers: one declaration for each, from which its flag, its environment variable, its key in a ConfigMap or a
 //! Secret, and its line in the help follow (pure).
 //!
-//! A value is taken from a flag, else from the environment, else from a file, else it is the default. A bad value is an error,
-//! and so is a name that no setting has.
+//! A value is taken from a flag, else from the environment, else from a file, else it is the default. An empty text counts as not
+//! given, wherever it stands. A bad value is an error, and so is a name that no setting has.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::text::{boolean, go};
 
 mod account_file;
+mod problems;
+mod secrets;
 mod show;
 mod values;
 
 pub use account_file::{Account, AccountFile, check_account_ids};
+pub use problems::problems;
 pub use show::{Declaration, Format, declarations, show};
 pub use values::{Given, Origin, Problem, Values};
+
+pub(crate) use secrets::Secrets;
 
 /// The type of a setting. Values are texts in flags, variables and keys; the type says which are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

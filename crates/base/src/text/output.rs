@@ -87,8 +87,23 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 pub struct Suite {
     /// Its name.
     pub name: String,
-    /// Its cases, each with its failures.
-    pub cases: Vec<(String, Vec<Failure>)>,
+    /// Its cases, and how each ended.
+    pub cases: Vec<(String, Outcome)>,
+}
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its failures; none if it has passed.
+    Run(Vec<Failure>),
+    /// Why it was not run.
+    Skipped(String),
+}
+
+impl FromIterator<Failure> for Outcome {
+    fn from_iter<I: IntoIterator<Item = Failure>>(failures: I) -> Self {
+        Self::Run(failures.into_iter().collect())
+    }
 }
 
 /// A failure of a case.
@@ -104,29 +119,44 @@ pub struct Failure {
 pub fn junit(suites: &[Suite]) -> String {
     let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n".to_owned();
     for suite in suites {
-        let tests: usize = suite.cases.iter().map(|(_, failures)| failures.len().max(1)).sum();
-        let failures: usize = suite.cases.iter().map(|(_, failures)| failures.len()).sum();
+        let outcomes = || suite.cases.iter().map(|(_, outcome)| outcome);
+        let tests: usize = outcomes().map(|outcome| failures(outcome).len().max(1)).sum();
+        let failed: usize = outcomes().map(|outcome| failures(outcome).len()).sum();
+        let skipped = match outcomes().filter(|outcome| matches!(outcome, Outcome::Skipped(_))).count() {
+            0 => String::new(),
+            count => format!(" skipped=\"{count}\""),
+        };
         let name = escape(&suite.name);
-        xml.extend([format!("  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">\n")]);
-        xml.extend(suite.cases.iter().map(|(case, failures)| cases(&name, &escape(case), failures)));
+        xml.extend([format!("  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failed}\"{skipped}>\n")]);
+        xml.extend(suite.cases.iter().map(|(case, outcome)| cases(&name, &escape(case), outcome)));
         xml += "  </testsuite>\n";
     }
     xml + "</testsuites>\n"
 }
 
-fn cases(suite: &str, case: &str, failures: &[Failure]) -> String {
-    if failures.is_empty() {
-        return format!("    <testcase classname=\"{suite}\" name=\"{case}\"/>\n");
+fn failures(outcome: &Outcome) -> &[Failure] {
+    match outcome {
+        Outcome::Run(failures) => failures,
+        Outcome::Skipped(_) => &[],
     }
-    let failed = |Failure { message, text }: &Failure| {
-        format!(
-            "    <testcase classname=\"{suite}\" name=\"{case}\">\n      <failure message=\"{}\">{}</failure>\n    \
-             </testcase>\n",
-            escape(message),
-            escape(text)
-        )
+}
+
+fn cases(suite: &str, case: &str, outcome: &Outcome) -> String {
+    let with = |element: &str| {
+        format!("    <testcase classname=\"{suite}\" name=\"{case}\">\n      {element}\n    </testcase>\n")
     };
-    failures.iter().map(failed).collect()
+    match outcome {
+        Outcome::Skipped(reason) => with(&format!("<skipped message=\"{}\"/>", escape(reason))),
+        Outcome::Run(failures) if failures.is_empty() => {
+            format!("    <testcase classname=\"{suite}\" name=\"{case}\"/>\n")
+        }
+        Outcome::Run(failures) => {
+            let failed = |Failure { message, text }: &Failure| {
+                with(&format!("<failure message=\"{}\">{}</failure>", escape(message), escape(text)))
+            };
+            failures.iter().map(failed).collect()
+        }
+    }
 }
 
 /// Escapes a text as XML character data or attribute value. Characters that XML cannot represent become `?`.
@@ -189,11 +219,17 @@ mod tests {
     #[test]
     fn junit_escapes_texts_and_counts_failures() {
         let failure = Failure { message: "\"a\" <b> & 'c'".into(), text: "line\n\u{1}".into() };
-        let cases = vec![("good".to_owned(), vec![]), ("bad".to_owned(), vec![failure.clone(), failure])];
-        let xml = junit(&[Suite { name: "a&b".into(), cases }]);
+        let bad = [failure.clone(), failure].into_iter().collect();
+        let mut cases = vec![("good".to_owned(), Outcome::Run(vec![])), ("bad".to_owned(), bad)];
+        let xml = junit(&[Suite { name: "a&b".into(), cases: cases.clone() }]);
         assert!(xml.contains("<testsuite name=\"a&amp;b\" tests=\"3\" failures=\"2\">"), "{xml}");
         assert!(xml.contains("<testcase classname=\"a&amp;b\" name=\"good\"/>"), "{xml}");
         let failure = "<failure message=\"&quot;a&quot; &lt;b&gt; &amp; &apos;c&apos;\">line&#10;?</failure>";
         assert_eq!(xml.matches(failure).count(), 2, "{xml}");
+        cases.push(("none".to_owned(), Outcome::Skipped("no \"b\"".into())));
+        let xml = junit(&[Suite { name: "a&b".into(), cases }]);
+        assert!(xml.contains("tests=\"4\" failures=\"2\" skipped=\"1\">"), "{xml}");
+        let skipped = "name=\"none\">\n      <skipped message=\"no &quot;b&quot;\"/>\n    </testcase>\n";
+        assert!(xml.contains(skipped), "{xml}");
     }
 }

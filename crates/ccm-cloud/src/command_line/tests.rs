@@ -26,9 +26,9 @@ fn each_driver_has_the_same_operations() {
 
 #[test]
 fn no_driver_has_the_name_of_a_command() {
-    let own = Own::augment_subcommands(Command::new(NAME));
-    let reserved: Vec<_> = own.get_subcommands().map(Command::get_name).chain(["help"]).collect();
-    for name in ["drivers", "completion", "man", "version", "help"] {
+    let all = Operation::augment_subcommands(Own::augment_subcommands(Command::new(NAME)));
+    let reserved: Vec<_> = all.get_subcommands().map(Command::get_name).chain(["help"]).collect();
+    for name in ["drivers", "completion", "man", "version", "help"].into_iter().chain(OPERATIONS.split_whitespace()) {
         assert!(reserved.contains(&name), "{name}");
     }
     for driver in &*DRIVERS {
@@ -103,7 +103,7 @@ fn a_boolean_needs_no_value_and_an_empty_variable_is_none() {
         assert!(parsed(&**driver, &words).is("readOnly"));
         let matches = command().try_get_matches_from([NAME, driver.name(), "account-show"]).unwrap();
         let matches = matches.subcommand().unwrap().1;
-        let empty = given(&**driver, matches, |_| Some(String::new())).unwrap();
+        let empty = given(&**driver, matches, |_| Some(OsString::new())).unwrap();
         assert!(empty.environment.is_empty() && empty.flags.is_empty());
     }
 }

@@ -1,8 +1,10 @@
 //! What a driver can do, and its settings. Asks nothing of the cloud.
 
+use std::collections::BTreeMap;
+
 use ccm_drivers::{
-    contract::{Mode, capabilities as advertised},
-    settings::{self, Declaration, READ_ONLY, declarations, show},
+    contract::{Error, Mode, capabilities as advertised},
+    settings::{self, Declaration, READ_ONLY, Setting, Values, declarations, show},
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -13,11 +15,13 @@ use crate::{
     flags::settings,
     output::{Output, table},
     terminal::print,
+    text::mask,
 };
 
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArgs {
-    /// A format that a deployment takes: the values of all settings, with comments. Without it, the settings are listed.
+    /// A format that a deployment takes: the values of all settings, with comments. Without it, the settings are listed, each with
+    /// its value and where that comes from.
     #[arg(long, value_enum, conflicts_with = "output")]
     format: Option<Deployment>,
 
@@ -36,6 +40,18 @@ enum Deployment {
     Secret,
 }
 
+/// A setting, and its value for this command.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Set {
+    #[serde(flatten)]
+    declaration: Declaration,
+    /// The value, or words that stand for a secret one.
+    value: Option<String>,
+    /// Where the value comes from.
+    source: Option<&'static str>,
+}
+
 /// A capability and how the driver has it.
 #[derive(Serialize)]
 struct Row {
@@ -46,7 +62,9 @@ struct Row {
 
 pub(super) async fn capabilities(call: &Call, output: Output) -> anyhow::Result<u8> {
     let values = call.values()?;
-    let driver = call.driver.open(&values).await?;
+    // Without a session, which masks secrets.
+    let masked = |error: Error| Error { message: values.mask(&error.message), ..error };
+    let driver = call.driver.open(&values).await.map_err(masked)?;
     let rows: Vec<_> = advertised(&*driver)
         .into_iter()
         .map(|(capability, mode)| {
@@ -54,7 +72,7 @@ pub(super) async fn capabilities(call: &Call, output: Output) -> anyhow::Result<
             Row { name: capability.name(), mode: Mode { read_only, ..mode } }
         })
         .collect();
-    driver.close().await?;
+    driver.close().await.map_err(masked)?;
     output.print(&rows, || {
         let word = |is: bool| if is { "yes" } else { "no" }.to_owned();
         let row = |Row { name, mode }: &Row| [(*name).to_owned(), word(mode.read_only), word(mode.emulated)];
@@ -74,15 +92,80 @@ pub(super) fn config(call: &Call, args: &ConfigArgs) -> anyhow::Result<u8> {
         print(&show(name, settings(call.driver), &call.given()?, format)?)?;
         return Ok(DONE);
     }
-    let all = declarations(name, settings(call.driver));
+    let all = set(call)?;
     args.output.print(&all, || {
-        let row = |one: &Declaration| {
-            let Declaration { name, variable, kind, default, required, secret, help, .. } = one.clone();
+        let row = |Set { declaration, value, source }: &Set| {
+            let Declaration { name, variable, kind, required, secret, help, .. } = declaration.clone();
             let notes = [required.then_some("Required. "), secret.then_some("Secret. ")];
             let help = notes.into_iter().flatten().collect::<String>() + &help;
-            [name, variable, kind.placeholder().to_lowercase(), default.unwrap_or_default(), help]
+            let value =
+                value.as_ref().zip(*source).map(|(value, source)| format!("{value} ({source})")).unwrap_or_default();
+            [name, variable, kind.placeholder().to_lowercase(), value, help]
         };
-        table(["NAME", "VARIABLE", "TYPE", "DEFAULT", "HELP"], all.iter().map(row))
+        table(["NAME", "VARIABLE", "TYPE", "VALUE", "HELP"], all.iter().map(row))
     })?;
     Ok(DONE)
+}
+
+/// The settings with their values, also where a required one is missing.
+fn set(call: &Call) -> anyhow::Result<Vec<Set>> {
+    let (name, given) = (call.driver.name(), call.given()?);
+    let optional: Vec<_> =
+        settings(call.driver).map(|setting| Setting { required: false, ..setting.clone() }).collect();
+    let values = Values::resolve(name, &optional, &given)?;
+    let with_value = |declaration: Declaration| {
+        // An address may have a password.
+        let value = values.shown().find(|(name, _)| *name == declaration.name).map(|(_, value)| mask::message(value));
+        let sources = [("flag", &given.flags), ("variable", &given.environment), ("file", &given.file)];
+        let is_given =
+            |texts: &BTreeMap<String, String>| texts.get(&declaration.name).is_some_and(|text| !text.is_empty());
+        let source = sources.into_iter().find(|(_, texts)| is_given(texts)).map_or("default", |(source, _)| source);
+        Set { source: value.is_some().then_some(source), value, declaration }
+    };
+    Ok(declarations(name, settings(call.driver)).into_iter().map(with_value).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use ccm_drivers::{
+        contract::{Driver, DriverType, ErrorKind, Result},
+        settings::{Given, Kind},
+    };
+
+    use super::*;
+    use crate::{activity::Activity, flags::General, output::Format};
+
+    /// A driver that repeats its secret when it is opened.
+    struct Leaky([Setting; 1]);
+
+    static LEAKY: Leaky = Leaky([Setting::new("token", Kind::Text, "The token.").secret()]);
+
+    #[async_trait]
+    impl DriverType for Leaky {
+        fn name(&self) -> &'static str {
+            "leaky"
+        }
+
+        fn summary(&self) -> &'static str {
+            "Repeats its secret."
+        }
+
+        fn settings(&self) -> &[Setting] {
+            &self.0
+        }
+
+        async fn open(&self, values: &Values) -> Result<Box<dyn Driver>> {
+            Err(Error::new(ErrorKind::Internal, format!("{:?} is refused", values.text("token"))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_driver_that_is_opened_without_a_session_shows_no_secret() {
+        let given = Given { flags: [("token".to_owned(), "swordfish".to_owned())].into(), ..Given::default() };
+        let general = General { config: None, account: None, cloud_config_verify: false, debug: false };
+        let call = Call { driver: &LEAKY, general, given, is_traced: false, activity: Activity::default() };
+        let error = capabilities(&call, Output { format: Format::Json }).await.unwrap_err();
+        assert!(format!("{error:#}").contains("\"(secret)\") is refused"), "{error:#}");
+    }
 }

@@ -1,5 +1,6 @@
 //! `account-show` and `verify-credentials`.
 
+use anyhow::{Context, anyhow};
 use ccm_drivers::{
     contract::{AccountInfo, Driver},
     middleware::Session,
@@ -45,7 +46,8 @@ pub(super) async fn verify(call: &Call, output: Output) -> anyhow::Result<u8> {
         Some(file) => {
             let of_driver = file.accounts().iter().filter(|account| account.driver == call.driver.name());
             for account in of_driver {
-                all.push((account.name.clone(), call.checked(&call.given_with(account.settings.clone()))?));
+                let checked = call.checked(&call.given_with(account.settings.clone()));
+                all.push((account.name.clone(), checked.with_context(|| format!("account {:?}", account.name))?));
             }
             if all.is_empty() {
                 // It has the words for it.
@@ -68,9 +70,13 @@ pub(super) async fn verify(call: &Call, output: Output) -> anyhow::Result<u8> {
         })?;
         verified.push(Row { account, info, settings_verified: checks_settings });
     }
-    let ids = verified.iter().map(|one| one.info.id.as_str());
     let of_driver = file.iter().flat_map(AccountFile::accounts).filter(|account| account.driver == call.driver.name());
-    check_account_ids(of_driver.zip(ids)).map_err(|problem| call.general.problem(&problem))?;
+    let ids = of_driver.zip(&verified).flat_map(|(account, row)| row.info.ids().map(move |id| (account, id)));
+    check_account_ids(ids).map_err(|problem| {
+        let problem = call.general.problem(&problem);
+        // A variable counts for each account of the file.
+        if call.given.environment.is_empty() { problem } else { anyhow!("{problem}, or unset variables of the driver") }
+    })?;
     output.print(&verified, || {
         let checked = if checks_settings { "credentials, settings" } else { "credentials" };
         let rows = verified

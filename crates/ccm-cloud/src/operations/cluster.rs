@@ -21,10 +21,10 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// Whether a flag names a cluster.
+    /// Whether a flag names a cluster. An empty context names none, as for kubectl.
     pub(super) fn is_given(&self) -> bool {
         let Self { kubeconfig, context } = self;
-        kubeconfig.is_some() || context.is_some()
+        kubeconfig.is_some() || context.as_ref().is_some_and(|name| !name.is_empty())
     }
 
     /// Creates a client, without a request.

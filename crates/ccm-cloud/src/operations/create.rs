@@ -1,27 +1,34 @@
 //! `instance-create`.
 
+use anyhow::Context;
 use ccm_drivers::{
-    contract::{Driver, InstanceSpec},
+    contract::{Driver, InstanceSpec, State},
     middleware::Session,
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
-use super::{Call, cluster::ClusterArgs, instances::print_one, template::Template};
-use crate::{output::Output, sweep::read::cluster_id};
+use super::{
+    Call,
+    cluster::ClusterArgs,
+    instances::{print_one, shown},
+    template::Template,
+};
+use crate::{output::Output, sweep::read::cluster_id, terminal::say};
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
     /// The name of the instance.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: String,
 
     /// The UID of the owner. There is one instance with a key: the same command repeated returns it.
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", value_parser = NonEmptyStringValueParser::new())]
     key: String,
 
     /// The id of the cluster that the instance belongs to, the UID of its namespace kube-system; --kubeconfig takes it from the
     /// cluster. Without both, instance-sweep never deletes the instance.
-    #[arg(long, value_name = "UID", conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(long, value_name = "UID", value_parser = NonEmptyStringValueParser::new(),
+        conflicts_with_all = ["kubeconfig", "context"])]
     cluster_id: Option<String>,
 
     #[command(flatten)]
@@ -47,5 +54,10 @@ pub(super) async fn run(call: &Call, session: &Session, args: &CreateArgs) -> an
         session.account().verify_settings().await?;
     }
     let spec = InstanceSpec { name: name.clone(), key: key.clone(), cluster, ..template };
-    print_one(&instances.create(&spec).await?, *output)
+    let made = instances.create(&spec).await?;
+    if matches!(made.state, State::Stopping | State::Stopped | State::Deleting) {
+        // The same key again returns it, and the command of a container may have ended at once.
+        say(&format!("ccm-cloud: note: {} is {}", shown(&made), made.state.word()));
+    }
+    print_one(&made, *output).with_context(|| format!("the instance {} was made", shown(&made)))
 }

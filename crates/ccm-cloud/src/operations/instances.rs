@@ -4,7 +4,7 @@ use ccm_drivers::{
     contract::{Driver, Filter, Instance, Instances, Usage},
     middleware::Session,
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::{
     Call,
@@ -20,11 +20,11 @@ use crate::{
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     /// The id of a region, for its instances only.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
 
     /// The id of a zone, for its instances only.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     zone: Option<String>,
 
     /// A label that the instances have; may be repeated or have commas, and all have to fit.
@@ -38,6 +38,7 @@ pub(crate) struct ListArgs {
 #[derive(Args, Debug)]
 pub(crate) struct OneArgs {
     /// The id of the instance, or its whole name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 
     #[command(flatten)]
@@ -47,13 +48,14 @@ pub(crate) struct OneArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ChangeArgs {
     /// The id of the instance, or its whole name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct DeleteArgs {
     /// The ids of instances, or their whole names.
-    #[arg(required = true, value_name = "INSTANCE")]
+    #[arg(required = true, value_name = "INSTANCE", value_parser = NonEmptyStringValueParser::new())]
     instances: Vec<String>,
 }
 
@@ -64,15 +66,22 @@ pub(super) async fn list(instances: &dyn Instances, args: &ListArgs) -> anyhow::
     let found = instances.list(&filter).await?;
     output.print(&found, || {
         let row = |one: &Instance| {
-            let Instance { id, name, zone, .. } = one;
-            [name.clone(), one.state.word().to_owned(), zone.clone(), addresses(one), id.clone()]
+            let owner = one.marks.owner.clone().unwrap_or_default();
+            [handle(one), one.state.word().to_owned(), one.zone.clone(), addresses(one), owner]
         };
-        table(["NAME", "STATE", "ZONE", "ADDRESSES", "ID"], found.iter().map(row))
+        table(["NAME", "STATE", "ZONE", "ADDRESSES", "OWNER"], found.iter().map(row))
     })
 }
 
+/// What tables call an instance: its name, because ids are long, or its id if it has none.
+pub(super) fn handle(Instance { id, name, .. }: &Instance) -> String {
+    if name.is_empty() { id.clone() } else { name.clone() }
+}
+
+/// The addresses but for the name, which is in a column of its own.
 fn addresses(instance: &Instance) -> String {
-    instance.addresses.iter().map(|address| address.address.as_str()).collect::<Vec<_>>().join(",")
+    let addresses = instance.addresses.iter().map(|address| address.address.as_str());
+    addresses.filter(|address| *address != instance.name).collect::<Vec<_>>().join(",")
 }
 
 pub(super) async fn show(instances: &dyn Instances, args: &OneArgs) -> anyhow::Result<()> {
@@ -126,12 +135,11 @@ pub(super) async fn delete(instances: &dyn Instances, args: &DeleteArgs) -> anyh
             instances.delete(&found.id).await?;
             anyhow::Ok(format!("{} deleted\n", shown(&found)))
         };
-        match deleted.await {
-            Ok(line) => print(&line)?,
-            Err(error) => {
-                let failed = report(&error.context(format!("failed to delete {word:?}")));
-                code = if code == DONE { failed } else { code };
-            }
+        let deleted = deleted.await.map_err(|error| error.context(format!("failed to delete {word:?}")));
+        // Also output that cannot be written keeps no other instance.
+        if let Err(error) = deleted.and_then(|line| print(&line)) {
+            let failed = report(&error);
+            code = if code == DONE { failed } else { code };
         }
     }
     Ok(code)

@@ -4,7 +4,7 @@ use ccm_drivers::{
     contract::{Driver, Resource, ResourceKind},
     middleware::Session,
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::Call;
 use crate::output::{Output, pairs, table};
@@ -12,7 +12,7 @@ use crate::output::{Output, pairs, table};
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     /// The id of a region, for what belongs to it only.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
 
     #[command(flatten)]

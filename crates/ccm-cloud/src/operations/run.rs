@@ -3,7 +3,7 @@
 use std::io;
 
 use ccm_drivers::{contract::Driver, middleware::Session};
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::{Call, target::instance};
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
     /// The id of the instance, or its whole name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     instance: String,
 
     /// The command, after `--`.

@@ -1,17 +1,22 @@
 //! `instance-sweep`: reads, waits, decides by [`crate::sweep`], and deletes.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
-use anyhow::Context;
+use anyhow::bail;
 use ccm_drivers::{
     contract::{Filter, Instance, Instances},
     middleware::Session,
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use serde::Serialize;
 
-use super::{Call, cluster::ClusterArgs};
+use super::{
+    Call,
+    cluster::ClusterArgs,
+    instances::{handle, shown},
+};
 use crate::{
+    activity::Ends,
     failure::{DONE, NEGATIVE, report},
     output::{Output, table},
     sweep::{
@@ -28,9 +33,9 @@ pub(crate) struct SweepArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
 
-    /// A kind that owners are of, as RESOURCE or RESOURCE.GROUP, such as machines.cluster.x-k8s.io; may be repeated, and has to
-    /// name all kinds.
-    #[arg(long, required = true, value_name = "RESOURCE")]
+    /// A kind that owners are of, as RESOURCE or RESOURCE.GROUP, such as machines.cluster.x-k8s.io; may be repeated. Name every kind
+    /// that owns instances: owners of a kind that is not named count as gone, and --yes deletes their instances.
+    #[arg(long, required = true, value_name = "RESOURCE", value_parser = NonEmptyStringValueParser::new())]
     owners: Vec<String>,
 
     /// The time between both reads of the owners.
@@ -39,7 +44,7 @@ pub(crate) struct SweepArgs {
 
     /// Delete the instances. Without it they are only shown.
     #[arg(long)]
-    yes: bool,
+    pub(super) yes: bool,
 
     /// Delete them even if not one instance of the cluster is left then.
     #[arg(long, requires = "yes")]
@@ -116,16 +121,26 @@ pub(super) async fn run(call: &Call, session: &Session, args: &SweepArgs) -> any
     }
     let is_refused = !args.all && leaves_none(&verdicts);
     call.activity.step("delete");
-    let (mut rows, mut code) = (Vec::new(), DONE);
+    // Until now a signal ends the program, and nothing was deleted.
+    let mut ends = if args.yes { Some(Ends::take()?) } else { None };
+    let (mut rows, mut code, mut stopped) = (Vec::new(), DONE, None);
     for (instance, reason) in listed.into_iter().zip(verdicts) {
-        let action = match reason {
-            Verdict::OwnerGone if is_refused => Action::Refused,
-            Verdict::OwnerGone if !args.yes => Action::WouldDelete,
-            Verdict::OwnerGone => delete(instances, &instance).await.unwrap_or_else(|error| {
-                let failed = report(&error);
-                code = if code == DONE { failed } else { code };
-                Action::Failed
-            }),
+        let action = match (reason, &mut ends) {
+            (Verdict::OwnerGone, _) if is_refused => Action::Refused,
+            (Verdict::OwnerGone, None) => Action::WouldDelete,
+            (Verdict::OwnerGone, Some(ends)) => {
+                if stopped.is_none() {
+                    stopped = ends.come().await;
+                }
+                if stopped.is_some() {
+                    break;
+                }
+                finished(delete(instances, &instance), ends, &mut stopped).await.unwrap_or_else(|error| {
+                    let failed = report(&error.context(format!("failed to delete {:?}", instance.id)));
+                    code = if code == DONE { failed } else { code };
+                    Action::Failed
+                })
+            }
             _ => Action::Keep,
         };
         rows.push(Row { action, reason, instance });
@@ -133,10 +148,14 @@ pub(super) async fn run(call: &Call, session: &Session, args: &SweepArgs) -> any
     args.output.print(&rows, || {
         let row = |Row { action, reason, instance }: &Row| {
             let owner = instance.marks.owner.clone().unwrap_or_default();
-            [action.word().to_owned(), instance.name.clone(), owner, instance.id.clone(), reason.words().to_owned()]
+            [action.word().to_owned(), handle(instance), owner, reason.words().to_owned()]
         };
-        table(["ACTION", "NAME", "OWNER", "ID", "REASON"], rows.iter().map(row))
+        table(["ACTION", "NAME", "OWNER", "REASON"], rows.iter().map(row))
     })?;
+    if let Some(code) = stopped {
+        say("stopped; instances that are not in the list were not looked at");
+        return Ok(code);
+    }
     if is_refused {
         say(
             "ccm-cloud: refused, because no instance of this cluster would be left: check --kubeconfig and --owners, and give \
@@ -150,16 +169,36 @@ pub(super) async fn run(call: &Call, session: &Session, args: &SweepArgs) -> any
     Ok(code)
 }
 
+/// Waits for the end of a deletion, also after a signal, but not after a second one. Keeps the exit code of the signal.
+async fn finished(
+    deletion: impl Future<Output = anyhow::Result<Action>>,
+    ends: &mut Ends,
+    stopped: &mut Option<u8>,
+) -> anyhow::Result<Action> {
+    let mut deletion = pin!(deletion);
+    loop {
+        tokio::select! {
+            done = &mut deletion => return done,
+            code = ends.next() => {
+                if stopped.replace(code).is_some() {
+                    bail!("stopped before the answer; it may have happened all the same");
+                }
+                say("stopping after this deletion; a second signal does not wait for it");
+            }
+        }
+    }
+}
+
 /// Reads an instance again, and deletes it if it still is the one that was judged.
 async fn delete(instances: &dyn Instances, judged: &Instance) -> anyhow::Result<Action> {
-    let context = || format!("failed to delete {:?}", judged.id);
     match instances.get(&judged.id).await {
         Ok(now) if is_same(judged, &now) => {
-            instances.delete(&judged.id).await.with_context(context)?;
+            say(&format!("deleting {}", shown(judged)));
+            instances.delete(&judged.id).await?;
             Ok(Action::Deleted)
         }
         Ok(_) => Ok(Action::Changed),
         Err(error) if error.is_not_found() => Ok(Action::Changed),
-        Err(error) => Err(error).with_context(context),
+        Err(error) => Err(error.into()),
     }
 }

@@ -12,7 +12,7 @@ use ccm_drivers::{
     contract::{DriverType, InstanceSpec, UserData},
     settings::Values,
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use crate::files::{STANDARD, read_all};
 
@@ -23,19 +23,19 @@ const MOST_USER_DATA: u64 = 16 << 20;
 #[derive(Args, Debug)]
 pub(crate) struct Template {
     /// The id of the region [default: the first one].
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
 
     /// The id of the zone [default: one of the region].
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     zone: Option<String>,
 
-    /// The image.
-    #[arg(long, value_name = "IMAGE")]
+    /// The image [default: the one of the settings].
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     image: Option<String>,
 
-    /// The instance type.
-    #[arg(long, value_name = "NAME")]
+    /// The instance type [default: the one of the settings].
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     instance_type: Option<String>,
 
     /// A file that the instance reads at its first start; - is standard input.
@@ -43,7 +43,7 @@ pub(crate) struct Template {
     user_data: Option<PathBuf>,
 
     /// A network; may be repeated.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     network: Vec<String>,
 
     /// A label; may be repeated.

@@ -4,13 +4,14 @@ use ccm_drivers::{
     contract::{Driver, Region, Zone},
     middleware::Session,
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use crate::output::{Output, fields, table};
 
 #[derive(Args, Debug)]
 pub(crate) struct ShowArgs {
     /// The id.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     id: String,
 
     #[command(flatten)]
@@ -20,7 +21,7 @@ pub(crate) struct ShowArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ZonesArgs {
     /// The id of a region, for its zones only.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
 
     #[command(flatten)]

@@ -8,14 +8,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use ccm_drivers::{
     conformance::{self, CHECKS, Plan, clean_up, instance_names},
-    contract::Driver,
+    contract::{Driver, Instance},
     middleware::Session,
     settings::{READ_ONLY, TIMEOUT},
 };
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::{
     Call,
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     activity::Ends,
     failure::{DONE, NEGATIVE, report},
+    output::Format,
     terminal::{print, say},
     text::suggest::did_you_mean,
 };
@@ -40,21 +41,22 @@ pub(crate) struct VerifyArgs {
     only: Vec<String>,
 
     /// A second image, for the check that the image of one call is not left for the next.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     other_image: Option<String>,
 
-    /// A setting with wrong credentials, by its name in a file; may be repeated [default: every secret that is set is changed].
+    /// A setting with credentials of the right form that the cloud refuses, by its name in a file, such as certPath=other-certs;
+    /// may be repeated [default: every secret that is set is changed].
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     wrong: Vec<(String, String)>,
 
-    /// Run no check, and delete the instances that earlier runs have left. Touches no other instance.
-    #[arg(long, conflicts_with_all = ["only", "other_image", "wrong"])]
+    /// Run no check, and delete the instances of all runs, also of those that are active now. Touches no other instance.
+    #[arg(long, conflicts_with_all = ["only", "other_image", "wrong", "Template"])]
     clean_up: bool,
 
     #[command(flatten)]
     template: Template,
 
-    /// The format of the output.
+    /// The format of the output; with --clean-up, not junit.
     #[arg(id = "output", short, long, value_name = "FORMAT", value_enum, default_value_t)]
     format: ReportFormat,
 }
@@ -66,7 +68,9 @@ pub(super) async fn run(call: &Call, args: &VerifyArgs) -> anyhow::Result<u8> {
     let given = call.given()?;
     let values = call.checked(&given)?;
     if args.clean_up {
-        return call.with_session(&values, async |session| clean_up_all(session).await).await;
+        let format =
+            args.format.of_values().context("--clean-up runs no check, so it has no results for --output junit")?;
+        return call.with_session(&values, async |session| clean_up_all(session, format).await).await;
     }
     if let Some(id) = args.only.iter().find(|id| !CHECKS.iter().any(|check| check.id == **id)) {
         bail!("--only: there is no check {id:?}{}", did_you_mean(id, CHECKS.iter().map(|check| check.id)));
@@ -146,12 +150,15 @@ async fn clean_up_run(session: &Session, run: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn clean_up_all(session: &Session) -> anyhow::Result<u8> {
+async fn clean_up_all(session: &Session, format: Format) -> anyhow::Result<u8> {
     let deleted = clean_up(session, None).await?;
-    for instance in &deleted {
-        print(&format!("{} deleted\n", shown(instance)))?;
-    }
-    say(&format!("deleted {} instances of earlier runs", deleted.len()));
+    let line = |instance: &Instance| format!("{} deleted\n", shown(instance));
+    let lines = || deleted.iter().map(line).collect::<Vec<_>>().concat();
+    print(&format.write(&deleted, lines)?)?;
+    say(&match deleted.len() {
+        1 => "deleted 1 instance".to_owned(),
+        count => format!("deleted {count} instances"),
+    });
     Ok(DONE)
 }
 

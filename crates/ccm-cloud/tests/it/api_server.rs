@@ -18,8 +18,8 @@ pub(crate) enum Pods {
     Pages(Vec<Vec<&'static str>>),
     /// A first page, and then a failure with this code.
     FailsWith(u16),
-    /// A pod without a UID.
-    WithoutUid,
+    /// This answer.
+    Raw(&'static str),
 }
 
 /// The requests in order, and what is still to be answered.
@@ -111,10 +111,12 @@ fn answer(path: &str, state: &mut State) -> (u16, Value) {
         |code: u16| (code, json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": ""}));
     match path {
         "/api/v1/namespaces/kube-system" => {
+            // After a slash, the name of the namespace that is answered.
             let uid = next(&mut state.cluster);
+            let (uid, name) = uid.split_once('/').unwrap_or((uid, "kube-system"));
             (
                 200,
-                json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "kube-system", "uid": uid}}),
+                json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": name, "uid": uid}}),
             )
         }
         "/api" => (200, json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
@@ -143,7 +145,7 @@ fn answer(path: &str, state: &mut State) -> (u16, Value) {
             let is_last = |read: &Pods| match read {
                 Pods::Pages(pages) => page.unwrap_or_default() + 1 >= pages.len(),
                 Pods::FailsWith(_) => page.is_some(),
-                Pods::WithoutUid => true,
+                Pods::Raw(_) => true,
             };
             let read = state.pods[0].clone();
             if is_last(&read) {
@@ -156,10 +158,7 @@ fn answer(path: &str, state: &mut State) -> (u16, Value) {
                 }
                 Pods::FailsWith(_) if page.is_none() => list(&["first"], Some(1)),
                 Pods::FailsWith(code) => failure(code),
-                Pods::WithoutUid => (
-                    200,
-                    json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [{"metadata": {"name": "a"}}]}),
-                ),
+                Pods::Raw(answer) => (200, serde_json::from_str(answer).unwrap()),
             }
         }
         _ => failure(404),

@@ -56,6 +56,12 @@ fn a_list_has_what_fits_its_flags() {
         let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
         assert_eq!(names.join(" "), expected, "{words:?}");
     }
+    let listed = cloud.run(&["instance-list"]).good();
+    let rows: Vec<_> = listed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        rows,
+        ["NAME STATE ZONE ADDRESSES OWNER", "n running north-2 10.1.0.2 1", "s running south-1 10.2.0.2 2"]
+    );
     assert!(cloud.run(&["instance-list", "-l", "a=1,a=2"]).bad(2).contains("\"a\" is given twice"));
 }
 
@@ -67,6 +73,8 @@ fn an_instance_stops_starts_and_is_deleted_and_what_is_gone_is_a_success() {
     assert_eq!(state(), "running");
     assert_eq!(cloud.run(&["instance-stop", "a"]).good(), format!("a {id} stopped\n"));
     assert_eq!(state(), "stopped");
+    let again = cloud.run(&["instance-create", "--name", "a", "--key", "1"]);
+    assert!(again.code == Some(0) && again.stderr == format!("ccm-cloud: note: a {id} is stopped\n"), "{again:?}");
     cloud.run(&["instance-stop", "a"]).good();
     assert_eq!(cloud.run(&["instance-start", &id]).good(), format!("a {id} started\n"));
     assert_eq!(state(), "running");
@@ -75,6 +83,22 @@ fn an_instance_stops_starts_and_is_deleted_and_what_is_gone_is_a_success() {
     assert_eq!(cloud.names(), [""; 0]);
     assert_eq!(cloud.run(&["instance-delete", &id]).good(), format!("{id} does not exist\n"));
     cloud.run(&["instance-show", &id]).bad(10);
+}
+
+#[test]
+fn output_that_cannot_be_written_hides_no_instance_and_keeps_none() {
+    let cloud = Cloud::new();
+    let full = |words: &[&str]| {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        Done::of(cloud.command(words).stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
+    };
+    for (name, key) in [("a", "1"), ("b", "2")] {
+        let line = full(&["instance-create", "--name", name, "--key", key]).bad(2);
+        assert!(line.starts_with(&format!("ccm-cloud: the instance {name} i-")), "{line}");
+    }
+    let done = full(&["instance-delete", "a", "b"]);
+    assert!(done.code == Some(2) && done.stderr.matches("failed to write the output").count() == 2, "{done:?}");
+    assert_eq!(cloud.names(), [""; 0]);
 }
 
 #[test]
@@ -173,7 +197,7 @@ fn regions_zones_inventory_metrics_and_capabilities_are_listed_in_each_format() 
     for words in [["region-show", "north-1"], ["zone-show", "north"], ["zone-show", "nort"]] {
         cloud.run(&words).bad(10);
     }
-    cloud.run(&["zone-list", "--region", "nowhere"]).bad(10);
+    cloud.run(&["zone-list", "--region", "nowhere"]).bad(14);
     let advertised = cloud.json(&["--read-only", "capabilities"]);
     let is_read_only = |row: &Value| row["readOnly"] == true && row["emulated"] == false;
     assert!(advertised.as_array().unwrap().iter().all(is_read_only), "{advertised}");

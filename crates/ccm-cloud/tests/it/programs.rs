@@ -29,19 +29,71 @@ fn wrong_usage_has_its_exit_code_and_the_help_is_a_success() {
         &["fake", "instance-create", "--name", "a"],
         &["fake", "instance-create", "--name", "a", "--key", "1", "--cluster-id", "c", "--kubeconfig", "k"],
         &["fake", "--account", "a", "account-show"],
+        &["fake", "account-show", "--account", "a"],
         &["fake", "instance-sweep"],
         &["fake", "instance-sweep", "--owners", "pods", "--all"],
         &["fake", "instance-sweep", "--owners", "pods", "--grace", "0s"],
         &["fake", "verify", "--only", "I0"],
         &["fake", "verify", "--wrong", "none=1"],
+        &["fake", "verify", "--clean-up", "--zone", "north-1"],
+        &["fake", "verify", "--clean-up", "-o", "junit"],
     ] {
         let done = ccm_cloud(words);
         assert!(done.code == Some(2) && done.stdout.is_empty() && !done.stderr.is_empty(), "{words:?}: {done:?}");
+    }
+    let line = ccm_cloud(&["fak"]).stderr;
+    assert!(line.contains("there is no driver or command \"fak\" (did you mean `fake`?); the drivers are "), "{line}");
+    for words in [&["fake", "--help"][..], &["fake", "instance-list", "--help"], &["fake", "verify", "--help"]] {
+        assert!(ccm_cloud(words).good().contains("Exit codes: see ccm-cloud --help"), "{words:?}");
     }
     let help = ccm_cloud(&["--help"]).good();
     assert!(help.contains("\n  10  NotFound: ") && help.contains("\n 143  terminated (SIGTERM)"), "{help}");
     assert!(ccm_cloud(&["fake", "instance-create", "--help"]).good().contains("  cpus=NUMBER\n"));
     ccm_cloud(&["--version"]).good();
+}
+
+#[test]
+fn an_empty_word_names_nothing() {
+    let create = |flag| ["instance-create", "--name", "a", "--key", "1", flag, ""];
+    for words in [
+        &["instance-delete", ""][..],
+        &["instance-delete", "a", ""],
+        &["instance-show", ""],
+        &["instance-start", ""],
+        &["instance-stop", ""],
+        &["instance-metrics", ""],
+        &["instance-run", "", "--", "true"],
+        &["instance-create", "--name", "", "--key", "1"],
+        &["instance-create", "--name", "a", "--key", ""],
+        &create("--region"),
+        &create("--zone"),
+        &create("--image"),
+        &create("--instance-type"),
+        &create("--network"),
+        &create("--cluster-id"),
+        &create("--kubeconfig"),
+        &["instance-list", "--region", ""],
+        &["instance-list", "--zone", ""],
+        &["image-list", "--region", ""],
+        &["zone-list", "--region", ""],
+        &["zone-show", ""],
+        &["region-show", ""],
+        &["verify", "--other-image", ""],
+        &["instance-sweep", "--owners", ""],
+        &["--config", "accounts", "--account", "", "account-show"],
+    ] {
+        let words: Vec<_> = ["fake"].iter().chain(words).copied().collect();
+        let done = ccm_cloud(&words);
+        assert!(done.code == Some(2) && done.stderr.contains("a value is required"), "{words:?}: {done:?}");
+    }
+}
+
+#[test]
+fn the_help_warns_of_owners_that_are_not_named_and_of_commands_that_take_long() {
+    let help = |words: &[&str]| ccm_cloud(words).good().split_whitespace().collect::<Vec<_>>().join(" ");
+    let sweep = help(&["fake", "instance-sweep", "--help"]);
+    assert!(sweep.contains("owners of a kind that is not named count as gone"), "{sweep}");
+    assert!(help(&["fake", "instance-run", "--help"]).contains("--timeout 0"));
 }
 
 #[test]

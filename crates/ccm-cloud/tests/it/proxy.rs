@@ -1,10 +1,10 @@
-//! A proxy in front of a fake cloud that never passes on one kind of request.
+//! A proxy in front of a fake cloud that holds one kind of request.
 
 use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         mpsc::{Receiver, Sender, channel},
     },
     thread,
@@ -21,12 +21,20 @@ pub(crate) struct Stalled {
     /// The address of the proxy.
     pub(crate) endpoint: String,
     held: Receiver<()>,
+    gate: Arc<Gate>,
     runtime: Option<tokio::runtime::Runtime>,
     _server: Server,
 }
 
+/// Closed until it is opened.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
 impl Stalled {
-    /// Serves a cloud, and never passes on requests with this action.
+    /// Serves a cloud, and holds requests with this action until [`Stalled::release`].
     pub(crate) fn new(file: &std::path::Path, action: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let server = {
@@ -35,20 +43,27 @@ impl Stalled {
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (endpoint, upstream) = (listener.local_addr().unwrap().to_string(), server.address());
-        let (holds, held) = channel();
+        let ((holds, held), gate) = (channel(), Arc::new(Gate::default()));
+        let shared = gate.clone();
         let action = format!("\"action\":\"{action}\"");
         thread::spawn(move || {
             for client in listener.incoming() {
-                let (action, holds) = (action.clone(), holds.clone());
-                thread::spawn(move || pass_on(client.unwrap(), upstream, &action, &holds));
+                let (action, holds, gate) = (action.clone(), holds.clone(), shared.clone());
+                thread::spawn(move || pass_on(client.unwrap(), upstream, &action, &holds, &gate));
             }
         });
-        Self { endpoint, held, runtime: Some(runtime), _server: server }
+        Self { endpoint, held, gate, runtime: Some(runtime), _server: server }
     }
 
     /// Waits until a request is held.
     pub(crate) fn wait(&self) {
         self.held.recv_timeout(LIMIT).unwrap();
+    }
+
+    /// Passes on what is held, and all that follows.
+    pub(crate) fn release(&self) {
+        *self.gate.is_open.lock().unwrap() = true;
+        self.gate.opened.notify_all();
     }
 }
 
@@ -58,14 +73,14 @@ impl Drop for Stalled {
     }
 }
 
-fn pass_on(mut client: TcpStream, upstream: SocketAddr, action: &str, holds: &Sender<()>) {
+fn pass_on(mut client: TcpStream, upstream: SocketAddr, action: &str, holds: &Sender<()>, gate: &Gate) {
     let mut cloud = TcpStream::connect(upstream).unwrap();
     let mut answers = BufReader::new(cloud.try_clone().unwrap());
     for request in BufReader::new(client.try_clone().unwrap()).lines() {
         let Ok(request) = request else { return };
         if request.contains(action) {
             let _ = holds.send(());
-            continue;
+            drop(gate.opened.wait_while(gate.is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
         }
         let mut answer = String::new();
         let passed = writeln!(cloud, "{request}").and_then(|()| answers.read_line(&mut answer));

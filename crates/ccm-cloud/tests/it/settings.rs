@@ -1,12 +1,20 @@
 //! Where the values of settings come from, what they do, and that secrets are in no output.
 
-use std::{fs, net::TcpListener};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    os::unix::ffi::OsStrExt,
+    thread,
+};
 
 use crate::{Cloud, Done, program, text};
 
 /// The value of a variable in what a deployment takes.
 fn configured(done: Done, variable: &str) -> String {
-    let lines = done.good();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let lines = done.stdout;
     let line = lines.lines().find_map(|line| line.strip_prefix(variable)?.strip_prefix('='));
     line.unwrap_or_else(|| panic!("{variable} in {lines}")).to_owned()
 }
@@ -34,6 +42,38 @@ fn a_flag_wins_over_a_variable_over_the_file_over_the_default() {
     assert_eq!(network(&[], None), "by-file");
     of("");
     assert_eq!(network(&[], None), "default");
+}
+
+#[test]
+fn config_shows_each_value_and_its_source_and_a_variable_that_wins_over_the_file_is_named() {
+    let cloud = Cloud::new();
+    let settings = "{network: by-file, image: by-file, instanceType: by-file, token: Qk7token9Zx}";
+    fs::write(cloud.path("accounts"), format!("accounts:\n- {{name: a, driver: fake, settings: {settings}}}\n"))
+        .unwrap();
+    let words = ["--config", "accounts", "--image", "by-flag", "config"];
+    let run = |more: &[&str]| {
+        let words: Vec<_> = words.iter().chain(more).copied().collect();
+        let variables = [("FAKE_NETWORK", "by-variable"), ("FAKE_IMAGE", "by-variable")];
+        Done::of(cloud.command(&words).envs(variables).output().unwrap())
+    };
+    let done = run(&["-o", "json"]);
+    let note = "ccm-cloud: note: the variable FAKE_NETWORK wins over the setting network of --config\n";
+    assert!(done.code == Some(0) && done.stderr == note, "{done:?}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
+    for (name, value, source) in [
+        ("image", "by-flag", "flag"),
+        ("network", "by-variable", "variable"),
+        ("instanceType", "by-file", "file"),
+        ("token", "(secret)", "file"),
+        ("timeout", "30s", "default"),
+    ] {
+        let row = rows.iter().find(|row| row["name"] == name).unwrap();
+        assert!(row["value"] == value && row["source"] == source, "{row}");
+    }
+    let table = run(&[]);
+    assert!(table.stdout.contains("by-variable (variable)") && !table.stdout.contains("Qk7token9Zx"), "{table:?}");
+    let address = cloud.run(&["--endpoint", "http://user:hunter22@127.0.0.1:1", "config"]).good();
+    assert!(address.contains("@127.0.0.1:1") && !address.contains("hunter22"), "{address}");
 }
 
 #[test]
@@ -65,14 +105,27 @@ fn a_bad_value_is_an_error_wherever_it_comes_from_and_a_secret_one_is_not_shown(
         .unwrap();
         cloud.run(&["--config", "accounts", "region-list"]).bad(2)
     };
-    assert!(file("timeout: soon").contains("timeout: \"soon\" is not a duration"));
-    assert!(file("tiemout: 1s").contains("there is no setting \"tiemout\" (did you mean `timeout`?)"));
+    let line = file("timeout: soon");
+    assert!(
+        line.starts_with("ccm-cloud: accounts: ") && line.contains("timeout: \"soon\" is not a duration"),
+        "{line}"
+    );
+    let line = file("tiemout: 1s");
+    let problem = "there is no setting \"tiemout\" (did you mean `timeout`?)";
+    assert!(line.starts_with("ccm-cloud: accounts: ") && line.contains(problem), "{line}");
     assert!(cloud.run(&["--timeout", "soon", "region-list"]).bad(2).contains("--timeout: \"soon\""));
     let line = Done::of(cloud.command(&["region-list"]).env("FAKE_READ_ONLY", "maybe").output().unwrap()).bad(2);
     assert!(line.contains("FAKE_READ_ONLY: \"maybe\""), "{line}");
     let line = Done::of(cloud.command(&["region-list"]).env("CLOUD_CONFIG_VERIFY", "maybe").output().unwrap());
     assert!(line.code == Some(2) && line.stderr.contains("must be true or false"), "{line:?}");
     assert!(cloud.run(&["--config", "none", "region-list"]).bad(2).starts_with("ccm-cloud: failed to read none: "));
+    let no_text = OsStr::from_bytes(b"\xff");
+    for variable in ["FAKE_READ_ONLY", "FAKE_ACCOUNT_ID", "FAKE_TOKEN"] {
+        let line = Done::of(cloud.command(&["region-list"]).env(variable, no_text).output().unwrap()).bad(2);
+        assert_eq!(line, format!("ccm-cloud: the environment variable {variable}: the value is not UTF-8"));
+    }
+    let done = Done::of(cloud.command(&["region-list"]).env("CLOUD_CONFIG_VERIFY", no_text).output().unwrap());
+    assert_eq!(done.code, Some(2), "{done:?}");
     assert!(!cloud.file().exists(), "nothing was asked");
 }
 
@@ -105,6 +158,13 @@ fn an_account_is_chosen_by_its_name_and_all_are_verified_together() {
     write(text(&one));
     assert!(run(&["verify-credentials"]).bad(2).contains("are one account of fake"));
     run(&["--account", "first", "verify-credentials"]).good();
+    // The file and its account stand on both sides of the command.
+    for words in [
+        ["--config", "accounts", "account-show", "--account", "second"],
+        ["--account", "second", "account-show", "--config", "accounts"],
+    ] {
+        Done::of(program().arg("fake").args(words).current_dir(cloud.folder.path()).output().unwrap()).good();
+    }
 }
 
 #[test]
@@ -119,7 +179,20 @@ fn each_setting_that_every_driver_has_has_an_effect() {
         let words: Vec<_> = create.iter().copied().chain([read_only]).collect();
         assert!(cloud.run(&words).bad(16).starts_with("ccm-cloud: ReadOnly: "));
     }
-    cloud.run(&["--read-only", "instance-delete", "none"]).good();
+    // Refused before it is looked for: what does not exist would be a success.
+    for words in [
+        &["instance-delete", "none"][..],
+        &["instance-start", "none"],
+        &["instance-stop", "none"],
+        &["instance-run", "none", "--", "true"],
+        &["instance-sweep", "--owners", "pods", "--kubeconfig", "none", "--yes"],
+    ] {
+        let words: Vec<_> = ["--read-only"].iter().chain(words).copied().collect();
+        let line = cloud.run(&words).bad(16);
+        assert!(line.starts_with("ccm-cloud: ReadOnly: ") && line.contains("readOnly"), "{line}");
+    }
+    cloud.run(&["--read-only", "instance-show", "none"]).bad(10);
+    cloud.run(&["--read-only", "instance-sweep", "--owners", "pods", "--kubeconfig", "none"]).bad(2);
     assert_eq!(cloud.names(), [""; 0]);
     // A server that never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -189,6 +262,61 @@ fn a_secret_is_in_no_output_but_that_of_its_format() {
     // A wrong one is not repeated either.
     let line = Done::of(cloud.command(&["--debug", "account-show"]).env("FAKE_TOKEN", "Wr0ngtoken").output().unwrap());
     assert!(line.code == Some(12) && !line.stderr.contains("Wr0ngtoken") && !line.stderr.contains(TOKEN), "{line:?}");
+}
+
+/// Serves a cloud that repeats the token in every failure, and lets nobody in whose account has no name.
+fn echo(token: &'static str, account: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            thread::spawn(move || {
+                for request in BufReader::new(client.try_clone().unwrap()).lines().map_while(Result::ok) {
+                    let answer = if request.contains("\"action\":\"login\"") && !account.is_empty() {
+                        serde_json::json!({"result": {"id": account, "name": "echo"}})
+                    } else {
+                        let code = if account.is_empty() { "unauthorized" } else { "internal" };
+                        serde_json::json!({"error": {"code": code, "message": format!("{token} in {request}")}})
+                    };
+                    let _ = writeln!(client, "{answer}");
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_secret_is_in_no_output_although_the_cloud_repeats_it() {
+    const TOKEN: &str = "Qk7token9Zx";
+    let cloud = Cloud::new();
+    for endpoint in [echo(TOKEN, ""), echo(TOKEN, "acct-1")] {
+        for words in [
+            &["account-show"][..],
+            &["verify-credentials"],
+            &["region-list"],
+            &["instance-list"],
+            &["instance-show", "a"],
+            &["instance-create", "--name", "a", "--key", "1"],
+            &["instance-delete", "a"],
+            &["image-list"],
+            &["capabilities"],
+            &["config"],
+            &["verify", "--only", "I1,I3,I9"],
+            &["verify", "--only", "I1,I3,I9", "-o", "json"],
+            &["verify", "--only", "I1,I3,I9", "-o", "junit"],
+            &["verify", "--clean-up"],
+        ] {
+            for words in [words.to_vec(), ["--debug"].iter().chain(words).copied().collect()] {
+                let mut command = cloud.command(&words);
+                let command =
+                    command.env("FAKE_TOKEN", TOKEN).env("FAKE_ENDPOINT", &endpoint).env("FAKE_TIMEOUT", "10s");
+                let done = Done::of(command.output().unwrap());
+                assert!(!done.stdout.contains(TOKEN) && !done.stderr.contains(TOKEN), "{words:?}: {done:?}");
+            }
+        }
+    }
 }
 
 #[test]

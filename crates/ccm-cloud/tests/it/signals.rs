@@ -5,7 +5,14 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::{Cloud, Done, proxy::Stalled};
+use serde_json::Value;
+
+use crate::{
+    Cloud, Done,
+    api_server::{ApiServer, Pods},
+    proxy::Stalled,
+    sweep::SWEEP,
+};
 
 fn send(child: &Child, signal: &str) {
     let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
@@ -13,8 +20,16 @@ fn send(child: &Child, signal: &str) {
 }
 
 fn start(cloud: &Cloud, stalled: &Stalled, words: &[&str]) -> Child {
+    start_by(&["--default-signal=HUP"], cloud, stalled, words)
+}
+
+/// Starts the program by `env`, because the tests may run with SIGHUP ignored.
+fn start_by(env: &[&str], cloud: &Cloud, stalled: &Stalled, words: &[&str]) -> Child {
     let words: Vec<_> = ["--endpoint", &stalled.endpoint, "--timeout", "0"].iter().chain(words).copied().collect();
-    cloud.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    let program = cloud.command(&words);
+    let mut command = Command::new("env");
+    command.env_clear().args(env).arg(program.get_program()).args(program.get_args()).current_dir(cloud.folder.path());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 #[test]
@@ -56,7 +71,7 @@ fn sigusr1_shows_the_verification_of_credentials_and_the_check_of_verify() {
 
 #[test]
 fn a_signal_during_verify_deletes_the_instances_of_the_run_and_nothing_else() {
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let cloud = Cloud::new();
         cloud.create("mine", "1", &[]);
         let stalled = Stalled::new(&cloud.file(), "start-instance");
@@ -77,6 +92,73 @@ fn a_signal_during_verify_deletes_the_instances_of_the_run_and_nothing_else() {
 }
 
 #[test]
+fn a_verify_that_was_started_to_survive_its_terminal_does() {
+    let cloud = Cloud::new();
+    let stalled = Stalled::new(&cloud.file(), "start-instance");
+    let child = start_by(&["--ignore-signal=HUP"], &cloud, &stalled, &["verify", "--only", "I4"]);
+    stalled.wait();
+    send(&child, "HUP");
+    send(&child, "INT");
+    assert_eq!(Done::of(child.wait_with_output().unwrap()).code, Some(130));
+}
+
+/// Starts a sweep of two instances, and waits for the first deletion, which is held.
+fn start_sweep(cloud: &Cloud, server: &ApiServer, stalled: &Stalled) -> Child {
+    for (name, owner) in [("one", "gone-1"), ("two", "gone-2"), ("alive", "alive")] {
+        cloud.create(name, owner, &["--cluster-id", "this"]);
+    }
+    server.write_kubeconfig(&cloud.path("kubeconfig"));
+    let words: Vec<_> = SWEEP.iter().copied().chain(["--yes", "-o", "json"]).collect();
+    let child = start(cloud, stalled, &words);
+    stalled.wait();
+    child
+}
+
+/// Reads standard error up to a line that begins with this.
+fn read_until(stderr: &mut impl BufRead, begin: &str) {
+    assert!(stderr.lines().map(Result::unwrap).any(|line| line.starts_with(begin)), "{begin}");
+}
+
+/// The names and actions of a sweep that was stopped.
+fn rows(child: Child, code: i32) -> Vec<String> {
+    let done = Done::of(child.wait_with_output().unwrap());
+    assert_eq!(done.code, Some(code), "{done:?}");
+    let rows: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
+    rows.iter().map(|row| format!("{} {}", row["name"].as_str().unwrap(), row["action"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn a_signal_stops_a_sweep_before_the_next_deletion_and_what_was_done_is_printed() {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let cloud = Cloud::new();
+        let server = ApiServer::new(&["this"], &[Pods::Pages(vec![vec!["alive"]])]);
+        let stalled = Stalled::new(&cloud.file(), "delete-instance");
+        let mut child = start_sweep(&cloud, &server, &stalled);
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        read_until(&mut stderr, "deleting one i-");
+        send(&child, signal);
+        read_until(&mut stderr, "stopping after this deletion");
+        stalled.release();
+        assert_eq!(rows(child, code), ["one deleted"], "{signal}");
+        assert_eq!(cloud.names(), ["two", "alive"]);
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_the_deletion() {
+    let cloud = Cloud::new();
+    let server = ApiServer::new(&["this"], &[Pods::Pages(vec![vec!["alive"]])]);
+    let stalled = Stalled::new(&cloud.file(), "delete-instance");
+    let mut child = start_sweep(&cloud, &server, &stalled);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    send(&child, "INT");
+    read_until(&mut stderr, "stopping after this deletion");
+    send(&child, "TERM");
+    read_until(&mut stderr, "ccm-cloud: failed to delete \"i-");
+    assert_eq!(rows(child, 143), ["one failed"]);
+}
+
+#[test]
 fn what_a_killed_verify_has_left_is_deleted_by_clean_up_and_nothing_else() {
     let cloud = Cloud::new();
     let label = format!("{}=1", ccm_drivers::conformance::RUN_LABEL);
@@ -89,8 +171,14 @@ fn what_a_killed_verify_has_left_is_deleted_by_clean_up_and_nothing_else() {
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     child.wait().unwrap();
     assert_eq!(cloud.names().len(), 2);
+    let file = std::fs::read(cloud.file()).unwrap();
     let done = cloud.run(&["verify", "--clean-up"]);
     assert!(done.code == Some(0) && done.stdout.ends_with(" deleted\n"), "{done:?}");
-    assert!(stderr.contains(done.stdout.split(' ').next().unwrap()), "{stderr} {done:?}");
+    let name = done.stdout.split(' ').next().unwrap();
+    assert!(stderr.contains(name), "{stderr} {done:?}");
     assert_eq!(cloud.names(), ["mine"]);
+    std::fs::write(cloud.file(), file).unwrap();
+    let json = cloud.run(&["verify", "--clean-up", "-o", "json"]);
+    let deleted: Vec<Value> = serde_json::from_str(&json.stdout).unwrap();
+    assert!(deleted.len() == 1 && deleted[0]["name"] == name, "{json:?}");
 }

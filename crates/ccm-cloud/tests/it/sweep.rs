@@ -7,7 +7,8 @@ use crate::{
     api_server::{ApiServer, Pods},
 };
 
-const SWEEP: [&str; 7] = ["instance-sweep", "--kubeconfig", "kubeconfig", "--owners", "pods", "--grace", "1ms"];
+pub(crate) const SWEEP: [&str; 7] =
+    ["instance-sweep", "--kubeconfig", "kubeconfig", "--owners", "pods", "--grace", "1ms"];
 
 /// Instances of which each has another reason to be kept or deleted.
 fn cloud_of_all_kinds() -> Cloud {
@@ -54,6 +55,7 @@ fn only_what_has_lost_its_owner_in_both_reads_is_deleted() {
     let server = ApiServer::new(&["this"], &[pages(&[&["uid-alive"]])]);
     let done = sweep(&cloud, &server, &["--yes"]);
     assert!(done.code == Some(0) && done.stdout.contains("its owner is gone"), "{done:?}");
+    assert!(done.stderr.starts_with("deleting gone i-") && done.stderr.lines().count() == 1, "{done:?}");
     assert_eq!(cloud.names(), ["alive", "other-cluster", "no-cluster"]);
     for reads in [[&["uid-alive", "uid-gone"][..], &["uid-alive"]], [&["uid-alive"], &["uid-alive", "uid-gone"]]] {
         let cloud = cloud_of_all_kinds();
@@ -95,7 +97,38 @@ fn a_list_that_fails_or_is_not_whole_ends_the_sweep() {
         (vec![Pods::FailsWith(401)], 12),
         (vec![good(), Pods::FailsWith(410)], 20),
         (vec![good(), Pods::FailsWith(404)], 20),
-        (vec![good(), Pods::WithoutUid], 20),
+        (vec![good(), Pods::FailsWith(500)], 19),
+        (vec![good(), Pods::FailsWith(503)], 19),
+        // Without a UID.
+        (
+            vec![
+                good(),
+                Pods::Raw(r#"{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}"#),
+            ],
+            20,
+        ),
+        (vec![Pods::Raw(r#"{"kind": "Status", "apiVersion": "v1", "status": "Success"}"#)], 20),
+        (vec![Pods::Raw(r#"{"kind": "Status", "apiVersion": "v1", "items": []}"#)], 20),
+        (vec![Pods::Raw(r#"{"kind": "ConfigMapList", "apiVersion": "v1", "items": []}"#)], 20),
+        (vec![Pods::Raw(r#"{"items": []}"#)], 20),
+        (
+            vec![Pods::Raw(
+                r#"{"kind": "PodList", "apiVersion": "v1", "items": [{"kind": "Job", "apiVersion": "batch/v1", "metadata": {"uid": "1"}}]}"#,
+            )],
+            20,
+        ),
+        (
+            vec![Pods::Raw(
+                r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"remainingItemCount": 1}, "items": []}"#,
+            )],
+            20,
+        ),
+        (
+            vec![Pods::Raw(
+                r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": "again"}, "items": []}"#,
+            )],
+            20,
+        ),
     ] {
         let cloud = cloud_of_all_kinds();
         let server = ApiServer::new(&["this"], &reads);
@@ -107,10 +140,38 @@ fn a_list_that_fails_or_is_not_whole_ends_the_sweep() {
 
 #[test]
 fn another_cluster_in_one_of_both_reads_deletes_nothing() {
-    for ids in [["this", "that"], ["that", "this"]] {
+    for ids in [["this", "this", "that"], ["that", "that", "this"]] {
         let cloud = cloud_of_all_kinds();
         let server = ApiServer::new(&ids, &[pages(&[&["uid-alive"]])]);
         assert_eq!(sweep(&cloud, &server, &["--yes", "--all"]).code, Some(0));
+        assert_eq!(cloud.names().len(), 4, "{ids:?}");
+    }
+}
+
+#[test]
+fn an_empty_list_may_be_null() {
+    let cloud = cloud_of_all_kinds();
+    let null = r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"remainingItemCount": 0}, "items": null}"#;
+    let server = ApiServer::new(&["this"], &[Pods::Raw(null)]);
+    assert_eq!(sweep(&cloud, &server, &["--yes", "--all"]).code, Some(0));
+    assert_eq!(cloud.names(), ["other-cluster", "no-cluster"]);
+}
+
+#[test]
+fn another_namespace_than_the_one_of_the_cluster_ends_the_sweep() {
+    let cloud = cloud_of_all_kinds();
+    let server = ApiServer::new(&["this/default"], &[pages(&[&[]])]);
+    assert!(sweep(&cloud, &server, &["--yes", "--all"]).bad(20).contains("namespace kube-system"));
+    assert_eq!(cloud.names().len(), 4);
+}
+
+#[test]
+fn another_cluster_during_a_read_ends_the_sweep() {
+    for ids in [&["this", "that"][..], &["that", "this"], &["this", "this", "that", "this"]] {
+        let cloud = cloud_of_all_kinds();
+        let server = ApiServer::new(ids, &[pages(&[&["uid-alive"]])]);
+        let line = sweep(&cloud, &server, &["--yes", "--all"]).bad(20);
+        assert!(line.contains("two clusters") && line.contains("\"this\"") && line.contains("\"that\""), "{line}");
         assert_eq!(cloud.names().len(), 4, "{ids:?}");
     }
 }
@@ -125,7 +186,7 @@ fn where_no_owner_is_left_all_is_needed() {
         assert!(done.bad(1).contains("--all"));
         assert_eq!(cloud.names().len(), 4);
     }
-    sweep(&cloud, &server, &["--yes", "--all"]).good();
+    assert_eq!(sweep(&cloud, &server, &["--yes", "--all"]).code, Some(0));
     assert_eq!(cloud.names(), ["other-cluster", "no-cluster"]);
 }
 
@@ -155,9 +216,38 @@ fn an_api_server_that_is_not_there_is_unavailable_and_deletes_nothing() {
 }
 
 #[test]
+#[cfg(feature = "docker")]
+fn the_manifests_of_the_page_are_right() {
+    let page = include_str!("../../../../docs/drivers/sweep.md");
+    let block = page.split_once("\n```yaml\n").unwrap().1.split_once("\n```\n").unwrap().0;
+    let objects: Vec<Value> =
+        block.split("\n---\n").map(|object| ccm_base::text::yaml::from_str(object).unwrap()).collect();
+    let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let pod = &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], of_kind("ServiceAccount")["metadata"]["name"]);
+    let container = &pod["containers"][0];
+    let words = |list: &Value| {
+        list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut command = crate::program();
+    command.args(words(&container["args"])).arg("--help");
+    assert!(Done::of(command.output().unwrap()).good().contains("--owners"));
+    let declared: Value = serde_json::from_str(&crate::ccm_cloud(&["docker", "config", "-o", "json"]).good()).unwrap();
+    for variable in container["env"].as_array().unwrap() {
+        assert!(declared.as_array().unwrap().iter().any(|one| one["variable"] == variable["name"]), "{variable}");
+    }
+    let rule = &of_kind("ClusterRole")["rules"][1];
+    let owners = format!("{}.{}", words(&rule["resources"])[0], words(&rule["apiGroups"])[0]);
+    assert!(words(&container["args"]).contains(&owners), "{owners}");
+}
+
+#[test]
 fn create_takes_the_cluster_from_a_kubeconfig() {
     let cloud = Cloud::new();
     ApiServer::new(&["this"], &[]).write_kubeconfig(&cloud.path("kubeconfig"));
     cloud.create("a", "1", &["--kubeconfig", "kubeconfig"]);
     assert_eq!(cloud.json(&["instance-show", "a"])["cluster"], "this");
+    // An empty context names no cluster. Here there is none to ask.
+    cloud.create("b", "2", &["--context", ""]);
+    assert_eq!(cloud.json(&["instance-show", "b"])["cluster"], Value::Null);
 }

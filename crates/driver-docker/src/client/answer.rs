@@ -7,6 +7,8 @@ use ccm_drivers::contract::{Error, ErrorKind, Result};
 use hyper::{body::Bytes, header, http::response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 
+use super::is_id;
+
 /// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -20,14 +22,14 @@ pub(crate) struct Answer {
 
 /// What an answer 404 or 409 says does not exist, or why it cannot be done now, by its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum No {
-    Container,
-    Image,
-    Network,
+pub(crate) enum Reason {
+    NoContainer,
+    NoImage,
+    NoNetwork,
     /// Another container has the name.
-    FreeName,
+    NameTaken,
     /// The container is being removed.
-    Removal,
+    BeingRemoved,
 }
 
 impl Answer {
@@ -59,27 +61,40 @@ impl Answer {
         })
     }
 
-    /// The Engine's words, whose reason is often at their end.
-    pub(crate) fn message(&self) -> String {
+    /// The words of an Engine. What stands in between, such as a proxy, does not answer like this.
+    fn of_engine(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct Message {
             message: String,
         }
-        let message = serde_json::from_slice(&self.body).map(|Message { message }| message);
-        let text = message.unwrap_or_else(|_| String::from_utf8_lossy(&self.body).trim().to_owned());
+        serde_json::from_slice(&self.body).ok().map(|Message { message }| message)
+    }
+
+    /// Why it was refused. The reason is often at the end.
+    fn message(&self) -> String {
+        let text = self.of_engine().unwrap_or_else(|| String::from_utf8_lossy(&self.body).trim().to_owned());
         if text.is_empty() { "no reason given".to_owned() } else { problem(text) }
     }
 
-    /// What does not exist or is in the way. A 404 of something else than an Engine, such as a proxy, is none of these.
-    pub(crate) fn no(&self) -> Option<No> {
-        let text = self.message().to_ascii_lowercase();
+    /// The container that the request is about.
+    fn container(&self) -> Option<&str> {
+        let (_, rest) = self.what.split_once(" /containers/")?;
+        rest.split('/').next().filter(|id| is_id(id))
+    }
+
+    /// What does not exist or is in the way, in the words of an Engine. A container does not exist only if the request is about
+    /// it.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        let text = self.of_engine()?.to_ascii_lowercase();
         let has = |words: &str| text.contains(words);
         match self.status {
-            404 if has("no such container") => Some(No::Container),
-            404 if has("no such image") || has("image not known") => Some(No::Image),
-            404 if has("network") && has("not found") => Some(No::Network),
-            409 if has("already in use") => Some(No::FreeName),
-            409 if has("removal") => Some(No::Removal),
+            404 if has("no such container") && self.container().is_some_and(has) => Some(Reason::NoContainer),
+            404 if has("no such image") || has("image not known") => Some(Reason::NoImage),
+            404 if has("network") && has("not found") => Some(Reason::NoNetwork),
+            409 if has("already in use") => Some(Reason::NameTaken),
+            409 if has("removal of container") && has("is already in progress") || has("is marked for removal") => {
+                Some(Reason::BeingRemoved)
+            }
             _ => None,
         }
     }
@@ -93,25 +108,26 @@ impl Answer {
             400 if text.contains("to an HTTPS server") => {
                 (ErrorKind::InvalidCredentials, "; give certPath, the folder of the certificates")
             }
+            400 if text.contains("invalid reference format") => (field("image"), ""),
             400 if text.contains("exec: ") => (field("command"), ""),
             400 if text.contains("mount") => (field("mounts"), ""),
-            400 => (field("options"), ""),
+            400 if self.what.ends_with(" /containers/create") || self.container().is_some() => (field("options"), ""),
             401 => (ErrorKind::InvalidCredentials, ""),
             403 => (ErrorKind::Forbidden, ""),
-            404 | 409 => match self.no() {
-                Some(No::Container) => (ErrorKind::NotFound, ""),
-                Some(No::Image) => (field("image"), ""),
-                Some(No::Network) => (field("network"), ""),
-                Some(No::FreeName) => (ErrorKind::AlreadyExists, ""),
-                Some(No::Removal) => (ErrorKind::Unavailable, ""),
+            404 | 409 => match self.reason() {
+                Some(Reason::NoContainer) => (ErrorKind::NotFound, ""),
+                Some(Reason::NoImage) => (field("image"), ""),
+                Some(Reason::NoNetwork) => (field("network"), ""),
+                Some(Reason::NameTaken) => (ErrorKind::AlreadyExists, ""),
+                Some(Reason::BeingRemoved) => (ErrorKind::Unavailable, ""),
                 // Such as a command in a container that is paused.
-                None if self.status == 409 => (field("id"), ""),
+                None if self.status == 409 && self.container().is_some() => (field("id"), ""),
                 None => (ErrorKind::Internal, ""),
             },
             408 | 504 => (ErrorKind::Timeout, ""),
             429 => (ErrorKind::RateLimited(self.retry_after), ""),
             500 if text.contains("port is already allocated") || text.contains("address already in use") => {
-                (field("ports"), "; give another port of the host")
+                (field("ports"), "")
             }
             502 | 503 => (ErrorKind::Unavailable, ""),
             _ => (ErrorKind::Internal, ""),
@@ -122,15 +138,18 @@ impl Answer {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use serde_json::json;
+
     use super::*;
 
     pub(crate) fn answer(status: u16, body: &str) -> Answer {
         let retry_after = Some(Duration::from_secs(7));
-        Answer { what: "it".to_owned(), status, body: Bytes::from(body.to_owned()), retry_after }
+        let (id, body) = ("a".repeat(64), body.replace("ID", &"a".repeat(64)));
+        Answer { what: format!("region r: GET /containers/{id}/json"), status, body: body.into(), retry_after }
     }
 
     /// Answers of Docker 20.10.24, and a few of what may stand in between.
-    const ERRORS: [(u16, &str, &str); 25] = [
+    const ERRORS: [(u16, &str, &str); 30] = [
         (400, r#"{"message":"client version 1.99 is too new. Maximum supported API version is 1.41"}"#, "NotSupported"),
         (400, "client version 1.1 is too old. Minimum supported API version is 1.12, please upgrade", "NotSupported"),
         (400, "Client sent an HTTP request to an HTTPS server.\n", "InvalidCredentials"),
@@ -152,7 +171,10 @@ pub(crate) mod tests {
         (400, r#"{"message":"invalid CgroupNS mode"}"#, "InvalidArgument options"),
         (401, "", "InvalidCredentials"),
         (403, r#"{"message":"authorization denied by plugin x"}"#, "Forbidden"),
-        (404, r#"{"message":"No such container: abc"}"#, "NotFound"),
+        (400, r#"{"message":"invalid reference format: repository name must be lowercase"}"#, "InvalidArgument image"),
+        (404, r#"{"message":"No such container: ID"}"#, "NotFound"),
+        (404, r#"{"message":"No such container: abc"}"#, "Internal"),
+        (404, "<html>No such container: ID</html>", "Internal"),
         (404, r#"{"message":"No such image: localhost/no:latest"}"#, "InvalidArgument image"),
         (404, r#"{"message":"network nope not found"}"#, "InvalidArgument network"),
         (404, r#"{"message":"page not found"}"#, "Internal"),
@@ -164,7 +186,9 @@ pub(crate) mod tests {
             "AlreadyExists",
         ),
         (409, r#"{"message":"removal of container a is already in progress"}"#, "Unavailable"),
+        (409, r#"{"message":"container is marked for removal and cannot be started"}"#, "Unavailable"),
         (409, r#"{"message":"Container f2a6 is not running"}"#, "InvalidArgument id"),
+        (409, r#"{"message":"Container removal-1 is not running"}"#, "InvalidArgument id"),
         (409, r#"{"message":"cannot start a paused container, try unpause instead"}"#, "InvalidArgument id"),
         (
             500,
@@ -186,6 +210,13 @@ pub(crate) mod tests {
                 if let ErrorKind::InvalidArgument(field) = &error.kind { format!(" {field}") } else { String::new() };
             assert_eq!(format!("{}{field}", error.kind.name()), expected, "{status} {body}");
         }
+        for (status, text) in [(404, "No such container: ID"), (400, "x"), (409, "x")] {
+            for path in ["/version", "/containers/json"] {
+                let body = json!({"message": text.replace("ID", &"a".repeat(64))}).to_string();
+                let other = Answer { what: format!("region r: GET {path}"), ..answer(status, &body) };
+                assert_eq!(other.error().kind, ErrorKind::Internal, "{path} {status}");
+            }
+        }
         let limited = answer(429, "").error();
         assert_eq!(limited.kind, ErrorKind::RateLimited(Some(Duration::from_secs(7))));
         assert!(answer(304, "").ok().is_ok());
@@ -195,6 +226,6 @@ pub(crate) mod tests {
     #[test]
     fn a_long_text_is_cut() {
         let error = answer(500, &"é\n".repeat(1 << 20)).error();
-        assert!(error.message.chars().count() < 1100 && !error.message.contains('\n'));
+        assert!(error.message.chars().count() < 1200 && !error.message.contains('\n'));
     }
 }

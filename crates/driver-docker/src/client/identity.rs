@@ -26,6 +26,7 @@ pub(crate) struct Info {
     pub(crate) processors: u64,
     pub(crate) mem_total: u64,
     pub(crate) driver: String,
+    pub(crate) docker_root_dir: String,
     pub(crate) cgroup_version: Option<String>,
 }
 
@@ -33,8 +34,16 @@ pub(crate) struct Info {
 pub(crate) struct Identities {
     /// The ids of the setting `accountID`.
     wanted: Option<Vec<String>>,
-    /// The regions, each with the id of its Engine once it is known.
-    seen: Mutex<Vec<(String, Option<String>)>>,
+    /// The regions, each with its Engine once it is known.
+    seen: Mutex<Vec<(String, Option<Known>)>>,
+}
+
+/// What an Engine has to keep. With another folder or another driver for its storage it has none of its containers.
+#[derive(Clone, PartialEq, Eq)]
+struct Known {
+    id: String,
+    folder: String,
+    driver: String,
 }
 
 impl Identities {
@@ -55,6 +64,7 @@ impl Identities {
         if id.is_empty() || id.contains(JOIN) {
             return Err(Error::new(ErrorKind::Internal, format!("{:?} is no id of an Engine", brief(id))));
         }
+        let now = Known { id: id.clone(), folder: info.docker_root_dir.clone(), driver: info.driver.clone() };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let refuse = |problem: String| Err(Error::new(ErrorKind::InvalidCredentials, problem));
         if let Some(wanted) = &self.wanted {
@@ -69,22 +79,32 @@ impl Identities {
         }
         for (other, known) in seen.iter() {
             let Some(known) = known else { continue };
-            if other == region && known != id {
-                return refuse(format!("another Engine is there now: its id is {}, and was {known}", brief(id)));
+            if other == region && known.id != *id {
+                return refuse(format!("another Engine is there now: its id is {}, and was {}", brief(id), known.id));
             }
-            if other != region && known == id {
+            if other == region && *known != now {
+                return refuse(format!(
+                    "the Engine has other storage now: the driver {} in {}, and had {} in {}; its containers are there",
+                    brief(&now.driver),
+                    brief(&now.folder),
+                    brief(&known.driver),
+                    brief(&known.folder)
+                ));
+            }
+            if other != region && known.id == *id {
                 return Err(Error::invalid(
                     "host",
                     format!(
-                        "the regions {other} and {region} are the same Engine, or two with the same id {known}: remove one \
+                        "the regions {other} and {region} are the same Engine, or two with the same id {}: remove one \
                          region, or give one Engine a new id (delete engine-id in its data folder, or with Docker 20.10 \
-                         /etc/docker/key.json, and restart it)"
+                         /etc/docker/key.json, and restart it)",
+                        known.id
                     ),
                 ));
             }
         }
         if let Some((_, known)) = seen.iter_mut().find(|(name, _)| name == region) {
-            *known = Some(id.clone());
+            *known = Some(now);
         }
         Ok(())
     }
@@ -114,6 +134,23 @@ mod tests {
             assert_eq!(error.kind, ErrorKind::InvalidArgument("host".to_owned()), "{error}");
             identities.admit("b", &info("B")).unwrap();
         }
+    }
+
+    #[test]
+    fn an_engine_with_other_storage_is_another_one() {
+        let on = |folder: &str, driver: &str| Info {
+            docker_root_dir: folder.to_owned(),
+            driver: driver.to_owned(),
+            ..info("A")
+        };
+        let identities = two(None);
+        identities.admit("a", &on("/data", "overlay2")).unwrap();
+        for other in [on("/var/lib/docker", "overlay2"), on("/data", "vfs")] {
+            let error = identities.admit("a", &other).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidCredentials, "{error}");
+            assert!(error.message.contains("overlay2 in /data"), "{error}");
+        }
+        identities.admit("a", &on("/data", "overlay2")).unwrap();
     }
 
     #[test]

@@ -63,6 +63,62 @@ async fn an_engine_that_closes_waiting_connections_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_new_connection_has_asked_who_the_engine_is() {
+    let engine = StandIn::start(|_| None);
+    let driver = engine.driver().await;
+    driver.account().verify().await.unwrap();
+    assert_eq!(engine.requests(), Vec::<String>::new());
+    driver.topology().regions().await.unwrap();
+    assert_eq!(engine.requests(), ["GET /v1.41/info"]);
+}
+
+#[tokio::test]
+async fn connections_that_waited_for_long_are_not_used() {
+    let engine = StandIn::start(|_| None);
+    let driver = engine.driver().await;
+    for (seconds, expected) in [(0, 1), (29, 1), (30, 2)] {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+        list(&*driver).await.unwrap();
+        assert_eq!(engine.connections(), expected, "{seconds} seconds");
+    }
+}
+
+#[tokio::test]
+async fn connections_that_are_as_old_as_one_that_failed_are_not_used() {
+    let (fails, hangs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (cuts, waits) = (fails.clone(), hangs.clone());
+    let engine = StandIn::start(move |asked: &Asked| {
+        let is_list = asked.line.starts_with("GET /containers");
+        let cut = (is_list && cuts.swap(false, Ordering::SeqCst)).then_some(Reply::Cut);
+        cut.or_else(|| (is_list && waits.swap(false, Ordering::SeqCst)).then_some(Reply::Never))
+    });
+    let driver = engine.driver().await;
+    let two = async || {
+        let results = tokio::join!(list(&*driver), list(&*driver));
+        assert!(results.0.is_ok() && results.1.is_ok());
+    };
+    two().await;
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(kind(&*driver).await, ErrorKind::Unavailable);
+    two().await;
+    assert_eq!(engine.connections(), 4);
+    hangs.store(true, Ordering::SeqCst);
+    let is_asked = async {
+        while hangs.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = list(&*driver) => panic!("there is no answer"),
+        () = is_asked => {}
+    }
+    two().await;
+    assert_eq!(engine.connections(), 6);
+}
+
+#[tokio::test]
 async fn an_engine_of_another_version_is_not_supported() {
     for (oldest, newest) in [("1.12", "1.39"), ("1.60", "1.61")] {
         let version = json!({"ApiVersion": newest, "MinAPIVersion": oldest});
@@ -92,6 +148,7 @@ async fn another_account_gets_no_answer_from_any_operation() {
         all.get(&id).await.map(drop),
         all.get("name").await.map(drop),
         all.delete(&id).await,
+        all.delete("name").await,
         all.start(&id).await,
         all.stop(&id).await,
         driver.account().verify().await.map(drop),
@@ -170,7 +227,7 @@ async fn faults_have_classes() {
 async fn an_endless_answer_is_refused() {
     let answer = |asked: &Asked| {
         let mut bytes = b"HTTP/1.1 200 OK\r\n\r\n[".to_vec();
-        bytes.resize(MOST_OF_AN_ANSWER + 100, b' ');
+        bytes.resize(MAX_ANSWER + 100, b' ');
         asked.line.starts_with("GET /containers").then_some(Reply::Bytes(bytes))
     };
     let engine = StandIn::start(answer);
@@ -185,6 +242,7 @@ async fn an_endpoint_without_an_engine_is_named() {
     assert!(error.message.starts_with("region here: unix:///nonexistent/docker.sock was not reached"), "{error}");
     let error = instances(&*driver).get("name").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "what is no id is not looked for, and still not gone");
+    assert_eq!(instances(&*driver).delete("name").await.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
 async fn over_tls(settings: &[(&str, &str)]) -> Result<usize> {

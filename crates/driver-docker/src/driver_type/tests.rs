@@ -24,6 +24,19 @@ async fn a_bad_setting_is_refused_before_a_request() {
 }
 
 #[tokio::test]
+async fn a_network_without_tls_has_to_be_asked_for() {
+    for host in ["tcp://192.0.2.1:2375", "tcp://engine.example", "a=unix:///a,b=tcp://[2001:db8::1]:1"] {
+        let error = open(&[("host", host)]).await.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument("host".to_owned()));
+        assert!(error.message.contains("certPath") && error.message.contains("tlsVerify"), "{error}");
+        open(&[("host", host), ("tlsVerify", "false")]).await.unwrap();
+    }
+    for host in ["tcp://127.0.0.1:2375", "tcp://localhost", "tcp://[::1]:2375"] {
+        open(&[("host", host)]).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn the_defaults_of_create_have_to_exist() {
     let engine = StandIn::start(|asked| match asked.line.as_str() {
         "GET /images/example%2Fnode%3A1/json" => Some(Reply::Json(200, json!({}))),
@@ -67,6 +80,8 @@ async fn a_proxy_can_stand_in_between() {
     assert_eq!(through(&tls, proxy()), ["a=tcp://127.0.0.1:7", "engine.example", "/c"]);
     let named = [tls[0], tls[1], ("tlsServerName", "other")];
     assert_eq!(through(&named, proxy()), ["a=tcp://127.0.0.1:7", "other", "/c"]);
+    let open = [("host", "a=tcp://192.0.2.1"), ("tlsVerify", "false")];
+    assert_eq!(through(&open, proxy()), ["a=tcp://127.0.0.1:7", "-", "-"]);
     let several = [("host", "a=unix:///a,b=unix:///b")];
     assert_eq!(endpoint(&several).await, None);
     assert_eq!(through(&several, proxy())[0], several[0].1);

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use ccm_drivers::contract::{Address, AddressKind, Error, ErrorKind, Instance, Marks, Result, State};
 use serde::Deserialize;
 
-use super::is_id;
-use crate::{brief, hosts::Host};
+use crate::{brief, client::is_id, hosts::Host};
 
 /// A container, whichever answer it is of.
 #[derive(Debug, Default)]
@@ -19,7 +18,7 @@ pub(crate) struct Container {
     /// In RFC 3339, in seconds.
     created: String,
     labels: BTreeMap<String, String>,
-    /// Its networks by their names, the one of its default route first.
+    /// Its networks by their names, the one that it was created in first.
     networks: Vec<(String, Network)>,
 }
 
@@ -50,7 +49,7 @@ impl Container {
         self.networks.iter().any(|(name, _)| name == network)
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         match self.status.as_str() {
             "created" | "restarting" => State::Pending,
             "running" => State::Running,

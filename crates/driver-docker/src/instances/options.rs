@@ -53,6 +53,7 @@ pub(super) struct Options {
     pub(super) config: Map<String, Value>,
     pub(super) host: Map<String, Value>,
     pub(super) has_cgroup_namespace: bool,
+    pub(super) has_ports: bool,
 }
 
 impl Options {
@@ -62,15 +63,22 @@ impl Options {
             all.host.insert("Privileged".to_owned(), json!(true));
         }
         let tmpfs = paths(values, TMPFS)?;
-        if let Some(path) = tmpfs.iter().find(|path| has_user_data && seed::is_below(path)) {
+        if let Some(path) = tmpfs.iter().find(|path| has_user_data && seed::overlaps(path)) {
             let problem =
                 format!("tmpfs {path}: it would hide the user data in {}; use volumes for this folder", seed::FOLDER);
             return Err(Error::invalid(TMPFS, problem));
         }
         let tmpfs: Map<_, _> = tmpfs.into_iter().map(|path| (path.to_owned(), json!(""))).collect();
         all.host.insert("Tmpfs".to_owned(), tmpfs.into());
-        let volumes: Map<_, _> = paths(values, VOLUMES)?.into_iter().map(|path| (path.to_owned(), json!({}))).collect();
+        let volumes = paths(values, VOLUMES)?;
+        // A volume above the folder has the user data on it.
+        if let Some(path) = volumes.iter().find(|path| has_user_data && seed::overlaps(path) && !seed::is_below(path)) {
+            let problem = format!("volumes {path}: it would hide the user data in {}; leave it out", seed::FOLDER);
+            return Err(Error::invalid(VOLUMES, problem));
+        }
+        let volumes: Map<_, _> = volumes.into_iter().map(|path| (path.to_owned(), json!({}))).collect();
         all.config.insert("Volumes".to_owned(), volumes.into());
+        let mount = |text| mount(text, has_user_data);
         let mounts = values.list(MOUNTS).into_iter().map(mount).collect::<Result<Vec<_>>>()?;
         all.host.insert("Mounts".to_owned(), mounts.into());
         let (mut exposed, mut bound) = (Map::new(), Map::new());
@@ -82,6 +90,7 @@ impl Options {
                 bindings.push(binding);
             }
         }
+        all.has_ports = !exposed.is_empty();
         all.config.insert("ExposedPorts".to_owned(), exposed.into());
         all.host.insert("PortBindings".to_owned(), bound.into());
         match values.text(CGROUP_NAMESPACE).unwrap_or_default() {
@@ -110,9 +119,16 @@ fn is_path(path: &str) -> bool {
     !parts.is_empty() && parts.split('/').all(|part| !["", ".", ".."].contains(&part)) && !path.contains(':')
 }
 
+/// Whether a path is in the kernel's view of processes, where an Engine mounts nothing.
+fn is_in_proc(path: &str) -> bool {
+    path.strip_prefix("/proc").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 fn paths<'a>(values: &'a Values, option: &str) -> Result<Vec<&'a str>> {
     let check = |path| {
-        if is_path(path) {
+        if is_in_proc(path) {
+            Err(invalid(option, path, "nothing can be mounted in /proc; leave it out"))
+        } else if is_path(path) {
             Ok(path)
         } else {
             Err(invalid(option, path, "write an absolute path of the container, such as /run"))
@@ -121,7 +137,7 @@ fn paths<'a>(values: &'a Values, option: &str) -> Result<Vec<&'a str>> {
     values.list(option).into_iter().map(check).collect()
 }
 
-fn mount(text: &str) -> Result<Value> {
+fn mount(text: &str, has_user_data: bool) -> Result<Value> {
     let mut parts = text.split(':');
     let mode = |mode| match mode {
         None | Some("rw") => Some(false),
@@ -130,6 +146,11 @@ fn mount(text: &str) -> Result<Value> {
     };
     let (source, target, is_read_only) = (parts.next(), parts.next(), mode(parts.next()));
     match (source, target, is_read_only, parts.next()) {
+        (Some(_), Some(target), Some(_), None) if has_user_data && seed::overlaps(target) => Err(invalid(
+            MOUNTS,
+            text,
+            &format!("the user data in {} would be on the Engine's host; mount it elsewhere", seed::FOLDER),
+        )),
         (Some(source), Some(target), Some(is_read_only), None) if is_path(source) && is_path(target) => {
             Ok(json!({"Type": "bind", "Source": source, "Target": target, "ReadOnly": is_read_only}))
         }
@@ -176,9 +197,13 @@ mod tests {
     use super::*;
 
     fn parse(given: &[(&str, &str)]) -> Result<(Value, Value)> {
+        parse_with(given, true)
+    }
+
+    fn parse_with(given: &[(&str, &str)], has_user_data: bool) -> Result<(Value, Value)> {
         let given: BTreeMap<_, _> = given.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let values = Values::options(&OPTIONS, &given).unwrap();
-        Options::parse(&values, true).map(|options| (options.config.into(), options.host.into()))
+        Options::parse(&values, has_user_data).map(|options| (options.config.into(), options.host.into()))
     }
 
     #[test]
@@ -233,11 +258,18 @@ mod tests {
             ("tmpfs", "/run:size=1m"),
             ("tmpfs", "/var"),
             ("tmpfs", "/var/lib/cloud/seed/nocloud"),
+            ("tmpfs", "/var/lib/cloud/seed/nocloud/user-data"),
+            ("tmpfs", "/proc/sys"),
             ("volumes", "data:/var"),
+            ("volumes", "/proc"),
+            ("volumes", "/var/lib/cloud/seed/nocloud/user-data"),
             ("mounts", "/a"),
             ("mounts", "a:/b"),
             ("mounts", "/a:/b:rx"),
             ("mounts", "/a:/b:ro:z"),
+            ("mounts", "/data:/var"),
+            ("mounts", "/data:/var/lib/cloud/seed/nocloud:ro"),
+            ("mounts", "/data:/var/lib/cloud/seed/nocloud/user-data"),
             ("ports", "0"),
             ("ports", "65536"),
             ("ports", "80/http"),
@@ -249,6 +281,10 @@ mod tests {
             let error = parse(&[(option, value)]).unwrap_err();
             assert_eq!(error.kind, ErrorKind::InvalidArgument(option.to_owned()), "{value}");
             assert!(error.message.starts_with(option), "{error}");
+        }
+        // Without user data nothing is hidden, and nothing is put on the host.
+        for (option, value) in [("tmpfs", "/var"), ("mounts", "/data:/var")] {
+            parse_with(&[(option, value)], false).unwrap();
         }
     }
 }

@@ -7,7 +7,10 @@ use super::options::Options;
 use crate::brief;
 
 /// The maximum length of a part of a host name, which the name of a container becomes.
-const MOST_OF_A_NAME: usize = 63;
+const MAX_NAME: usize = 63;
+
+/// The maximum length of a key, which becomes a label.
+const MAX_KEY: usize = 253;
 
 /// A request to create a container.
 #[derive(Debug)]
@@ -21,7 +24,7 @@ pub(super) struct Request {
 /// Whether a text can be the name of a container.
 pub(super) fn is_name(text: &str) -> bool {
     let may_stand = |at: u8| at.is_ascii_alphanumeric() || b"_.-".contains(&at);
-    (2..=MOST_OF_A_NAME).contains(&text.len())
+    (2..=MAX_NAME).contains(&text.len())
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.bytes().all(may_stand)
 }
@@ -32,11 +35,15 @@ impl Request {
         if key.is_empty() {
             return Err(Error::invalid("key", "the key is empty: an instance needs the UID of its owner"));
         }
+        if key.len() > MAX_KEY || key.contains(char::is_control) {
+            let problem = format!("key {:?}: it has at most {MAX_KEY} bytes, and no control characters", brief(key));
+            return Err(Error::invalid("key", problem));
+        }
         if !is_name(name) {
             return Err(Error::invalid(
                 "name",
                 format!(
-                    "name {:?}: the name of a container has 2 to {MOST_OF_A_NAME} letters, digits and the characters _.- and \
+                    "name {:?}: the name of a container has 2 to {MAX_NAME} letters, digits and the characters _.- and \
                      begins with a letter or a digit",
                     brief(name)
                 ),
@@ -55,13 +62,17 @@ impl Request {
         let image = Some(spec.image.as_str()).filter(|image| !image.is_empty()).or(image);
         let image =
             image.ok_or_else(|| Error::invalid("image", "no image is given, and the setting image is empty"))?;
-        let Options { config, mut host, has_cgroup_namespace } =
+        let Options { config, mut host, has_cgroup_namespace, has_ports } =
             Options::parse(options, !user_data.bytes().is_empty())?;
         let networks = if spec.networks.is_empty() {
             network.map(str::to_owned).into_iter().collect()
         } else {
             spec.networks.clone()
         };
+        if let Some(network) = networks.iter().find(|name| has_ports && ["none", "host"].contains(&name.as_str())) {
+            let problem = format!("ports: the network {network} opens none; leave them out, or choose another network");
+            return Err(Error::invalid("ports", problem));
+        }
         if let Some(network) = networks.first() {
             host.insert("NetworkMode".to_owned(), json!(network));
         }
@@ -133,6 +144,8 @@ mod tests {
             assert_eq!(kind, expected);
         };
         refused(|spec| spec.key = String::new(), "key");
+        refused(|spec| spec.key = "a".repeat(254), "key");
+        refused(|spec| spec.key = "a\nb".to_owned(), "key");
         refused(|spec| spec.name = "a".to_owned(), "name");
         refused(|spec| spec.name = "-ab".to_owned(), "name");
         refused(|spec| spec.name = "a b".to_owned(), "name");
@@ -141,5 +154,15 @@ mod tests {
         refused(|spec| spec.instance_type = "large".to_owned(), "");
         refused(|spec| spec.labels = [(Marks::OWNER.to_owned(), String::new())].into(), "labels");
         refused(|spec| spec.options = spec.options.clone().with("mounts", "x"), "mounts");
+        for network in ["none", "host"] {
+            let mut spec = spec();
+            spec.options = spec.options.clone().with("ports", "80");
+            let error = Request::new(&spec, None, Some(network)).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidArgument("ports".to_owned()));
+            spec.networks = vec!["x".to_owned()];
+            Request::new(&spec, None, Some(network)).unwrap();
+            spec.networks = vec![network.to_owned()];
+            assert_eq!(Request::new(&spec, None, None).unwrap_err().kind, error.kind);
+        }
     }
 }

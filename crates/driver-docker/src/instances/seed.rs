@@ -5,7 +5,7 @@ use hyper::Method;
 use serde_json::json;
 
 use crate::{
-    client::{Body, Engine, No, query},
+    client::{Body, Engine, Reason, query},
     tar::Tar,
 };
 
@@ -14,7 +14,16 @@ pub(super) const FOLDER: &str = "/var/lib/cloud/seed/nocloud";
 
 /// Whether [`FOLDER`] is a folder, or below it.
 pub(super) fn is_below(folder: &str) -> bool {
-    FOLDER.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    is_in(FOLDER, folder)
+}
+
+/// Whether a path is [`FOLDER`], or above or below it.
+pub(super) fn overlaps(path: &str) -> bool {
+    is_below(path) || is_in(path, FOLDER)
+}
+
+fn is_in(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Puts the files into a container that was never started. The Engine extracts a tar only into a folder that exists, and would
@@ -26,7 +35,7 @@ pub(super) async fn put(engine: &Engine, id: &str, name: &str, user_data: &[u8])
         let path = query(&format!("/containers/{id}/archive"), &[("path", &format!("/{}", base.join("/")))]);
         let body = Body::Tar(tar(missing, id, name, user_data).into());
         let answer = engine.send(Method::PUT, &path, body).await?;
-        if answer.status != 404 || answer.no() == Some(No::Container) {
+        if answer.status != 404 || answer.reason() == Some(Reason::NoContainer) {
             return answer.ok().map(drop);
         }
     }
@@ -58,5 +67,7 @@ mod tests {
         for folder in ["/va", "/var/lib/cloud/seed/nocloud/user-data", "/run"] {
             assert!(!is_below(folder), "{folder}");
         }
+        assert!(overlaps("/var/lib") && overlaps(FOLDER) && overlaps("/var/lib/cloud/seed/nocloud/user-data"));
+        assert!(!overlaps("/va") && !overlaps("/var/lib/cloud/seed/nocloud-net") && !overlaps("/var/log"));
     }
 }

@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use ccm_drivers::contract::{Driver, Filter};
+use ccm_drivers::contract::{Driver, Filter, ResourceKind};
 use serde_json::{Value, json};
 
 use super::*;
@@ -89,7 +89,9 @@ async fn what_is_no_id_is_only_gone_if_the_right_engine_answers() {
             is_later.then(|| Reply::Json(status, body.clone()))
         });
         let driver = engine.driver().await;
+        driver.account().verify().await.unwrap();
         assert_eq!(instances(&*driver).get("name").await.unwrap_err().kind, expected);
+        assert_eq!(instances(&*driver).delete("name").await.unwrap_err().kind, expected);
         assert_eq!(driver.account().verify().await.unwrap_err().kind, expected);
     }
 }
@@ -104,6 +106,20 @@ async fn a_container_whose_name_is_the_id_is_another_one() {
     all.delete(&id('b')).await.unwrap();
     assert_eq!(changes(&engine), Vec::<String>::new());
     assert_eq!(all.get(&id('a')).await.unwrap().name, id('b'));
+}
+
+#[tokio::test]
+async fn another_container_than_the_one_asked_for_is_no_answer() {
+    let other = container(&id('a'), "other", "uid");
+    let engine = StandIn::start(move |asked: &Asked| {
+        asked.line.contains(" /containers/").then(|| Reply::Json(200, other.clone()))
+    });
+    let driver = engine.driver().await;
+    let all = instances(&*driver);
+    for result in [all.get(&id('b')).await.map(drop), all.delete(&id('b')).await, all.stop(&id('b')).await] {
+        assert_eq!(result.unwrap_err().kind, ErrorKind::Internal);
+    }
+    assert_eq!(changes(&engine), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -122,7 +138,8 @@ async fn containers_of_others_are_not_changed() {
 
 #[tokio::test]
 async fn a_page_that_is_not_found_is_no_instance_that_is_gone() {
-    for body in [json!({"message": "page not found"}), json!("not found"), Value::Null] {
+    let other = json!({"message": format!("No such container: {}", id('b'))});
+    for body in [json!({"message": "page not found"}), json!("No such container: x"), Value::Null, other] {
         let answer = move |asked: &Asked| asked.line.contains(" /containers/").then(|| Reply::Json(404, body.clone()));
         let engine = StandIn::start(answer);
         let driver = engine.driver().await;
@@ -180,7 +197,10 @@ async fn two() -> (StandIn, StandIn, Box<dyn Driver>) {
 #[tokio::test]
 async fn several_engines_are_one_cloud() {
     let (one, other, driver) = two().await;
-    assert_eq!(driver.account().verify().await.unwrap().id, "A+B");
+    let account = driver.account().verify().await.unwrap();
+    let parts: Vec<_> = account.sub_accounts.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!((account.id.as_str(), parts), ("A+B", vec!["A", "B"]));
+    assert_eq!(one.driver().await.account().verify().await.unwrap().sub_accounts, []);
     let all = instances(&*driver);
     let names =
         |found: Vec<Instance>| found.into_iter().map(|one| format!("{}/{}", one.zone, one.name)).collect::<Vec<_>>();
@@ -202,10 +222,21 @@ async fn several_engines_are_one_cloud() {
     assert_eq!(one.requests().len(), before, "an Engine of another region is not asked");
     let error = all.list(&of(Some("c"), None)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidArgument("region".to_owned()));
+    let error = all.list(&of(Some("a"), Some("a"))).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidArgument("zone".to_owned()));
     let topology = driver.topology();
     assert_eq!(topology.zones(None).await.unwrap().len(), 2);
     assert_eq!(topology.zones(Some("b")).await.unwrap()[0].id, "b-a");
-    assert!(topology.zones(Some("b-a")).await.unwrap_err().is_not_found());
+    let inventory = driver.inventory().unwrap();
+    for region in ["b-a", ""] {
+        let errors = [
+            topology.zones(Some(region)).await.map(drop).unwrap_err(),
+            inventory.list(ResourceKind::Network, Some(region)).await.map(drop).unwrap_err(),
+        ];
+        assert!(errors.iter().all(|error| error.kind == ErrorKind::InvalidArgument("region".to_owned())), "{errors:?}");
+        assert!(topology.region(region).await.unwrap_err().is_not_found());
+        assert!(topology.zone(region).await.is_ok() == (region == "b-a"));
+    }
 }
 
 #[tokio::test]
@@ -219,6 +250,7 @@ async fn an_engine_that_is_not_reached_hides_nothing() {
         all.get(&id('2')).await.map(drop).unwrap_err(),
         all.get("node-2").await.map(drop).unwrap_err(),
         all.delete(&id('2')).await.unwrap_err(),
+        all.delete("node-2").await.unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind, ErrorKind::Unavailable);
@@ -227,6 +259,49 @@ async fn an_engine_that_is_not_reached_hides_nothing() {
     // What the other Engine has is found all the same.
     assert_eq!(all.get(&id('1')).await.unwrap().name, "node-1");
     assert_eq!(changes(&one), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_engine_that_hangs_holds_up_no_other() {
+    let limit = std::time::Duration::from_secs(60);
+    let all = with(&[container(&id('2'), "node-2", "uid-2")]);
+    let hangs = StandIn::start(|asked| match asked.line.as_str() {
+        "GET /info" => Some(Reply::Json(200, json!({"ID": "A"}))),
+        _ => asked.line.contains("/containers/").then_some(Reply::Never),
+    });
+    let other = StandIn::start(all);
+    let driver = open(&[("host", &format!("a={},b={}", hangs.host, other.host))]).await.unwrap();
+    let found = tokio::time::timeout(limit, instances(&*driver).get(&id('2'))).await.unwrap().unwrap();
+    assert_eq!(found.region, "b");
+    // The list needs both, and asks both at once.
+    let is_asked = async {
+        while !other.requests().iter().any(|line| line.contains("/containers/json")) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let filter = Filter::default();
+    tokio::select! {
+        _ = instances(&*driver).list(&filter) => panic!("an Engine has not answered"),
+        asked = tokio::time::timeout(limit, is_asked) => asked.unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn what_is_half_made_is_not_started_and_what_is_stopped_runs_no_command() {
+    let labels = json!({Marks::OWNER: "uid"});
+    let engine = StandIn::start(with(&[
+        described(&id('a'), "node-1", "created", &labels),
+        described(&id('b'), "node-2", "exited", &labels),
+    ]));
+    let driver = engine.driver().await;
+    let error = instances(&*driver).start(&id('a')).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidArgument("id".to_owned()));
+    assert!(error.message.contains("repeat instance-create"), "{error}");
+    let error = driver.run_command().unwrap().run(&id('b'), &["true".to_owned()]).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidArgument("id".to_owned()));
+    assert!(error.message.contains("start it with instance-start"), "{error}");
+    assert_eq!(changes(&engine), Vec::<String>::new());
+    instances(&*driver).start(&id('b')).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! The life of instances on real Docker Engines: the one of `hack/e2e/run.sh`, which runs this, and another one with mutual TLS.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test ends at the first surprise")]
 
 use std::{
     collections::BTreeMap,
@@ -140,9 +141,9 @@ async fn an_instance_lives_and_is_gone() {
     assert!(kind == AddressKind::InternalIP && address.starts_with("172.30.41."), "{:?}", made.addresses);
     assert_eq!(all.get(&made.id).await.unwrap(), made);
     let of_name = Filter { name: Some("life-1".to_owned()), ..Filter::default() };
-    assert_eq!(all.list(&of_name).await.unwrap(), [made.clone()]);
+    assert_eq!(all.list(&of_name).await.unwrap(), std::slice::from_ref(&made));
     let of_labels = Filter { labels: spec.labels.clone(), owner: Some(spec.key.clone()), ..Filter::default() };
-    assert_eq!(all.list(&of_labels).await.unwrap(), [made.clone()]);
+    assert_eq!(all.list(&of_labels).await.unwrap(), std::slice::from_ref(&made));
 
     options_are_in_effect(&*driver, &made.id).await;
     metrics_grow(&*driver, &made.id).await;
@@ -296,6 +297,7 @@ async fn a_failure_names_its_field_and_carries_the_id() {
         assert_eq!(error.kind, ErrorKind::InvalidArgument(field.to_owned()), "{error}");
         let made = all.get(error.instance.as_ref().unwrap()).await.unwrap();
         assert_eq!((made.state, made.name.as_str()), (State::Pending, spec.name.as_str()));
+        assert_eq!(all.start(&made.id).await.unwrap_err().kind, ErrorKind::InvalidArgument("id".to_owned()));
         assert_eq!(all.create(&spec).await.unwrap_err().instance.as_ref(), Some(&made.id));
     }
     // Once the reason is gone, the next call finishes it.
@@ -320,7 +322,12 @@ async fn an_instance_is_in_several_networks_before_it_starts() {
     let all = instances(&*driver);
     let spec =
         InstanceSpec { networks: ["first", "a-second"].map(str::to_owned).to_vec(), ..spec(image, "networks-1") };
-    let made = all.create(&spec).await.unwrap();
+    let spec = InstanceSpec { user_data: UserData::new(b"#!/bin/sh\n".to_vec()), ..spec };
+    // As two processes.
+    let second = Docker.open(&values(&[("host", &host)])).await.unwrap();
+    let (made, same) = tokio::join!(all.create(&spec), instances(&*second).create(&spec));
+    let made = made.unwrap();
+    assert_eq!(same.unwrap().id, made.id);
     let internal: Vec<_> = made.addresses.iter().skip(1).map(|one| one.address.as_str()).collect();
     assert!(internal[0].starts_with("172.30.44.") && internal[1].starts_with("172.30.45."), "{internal:?}");
     assert_eq!(all.create(&spec).await.unwrap(), made);

@@ -21,11 +21,13 @@ use super::{Change, of};
 /// Makes the change of a driver that is opened with some values.
 pub(super) type Make = fn(&Values) -> Box<dyn Change>;
 
-/// The broken drivers by the check that each fails.
-pub(super) static BROKEN: [(&str, Make); 18] = [
+/// The broken drivers by the check that each fails, in the order of the checks.
+pub(super) static BROKEN: [(&str, Make); 20] = [
     ("I1", |_| Box::new(TakesAnotherSpec)),
     ("I2", |_| Box::new(DeletesOnce)),
     ("I3", |_| Box::new(GoneIsInternal)),
+    ("I3", |_| Box::new(NowhereIsEmpty)),
+    ("I3", |_| Box::new(NowhereIsNotFound)),
     ("I4", |_| Box::new(StoppedIsGone)),
     ("I5", |_| Box::new(LosesTheId)),
     ("I6", |_| Box::new(KeepsTheImage(Mutex::default()))),
@@ -80,6 +82,31 @@ impl Change for GoneIsInternal {
             .get(id)
             .await
             .map_err(|error| Error::new(turned(error.kind, &ErrorKind::NotFound, ErrorKind::Internal), id))
+    }
+}
+
+/// I3: a region or a zone that does not exist has no instances.
+struct NowhereIsEmpty;
+
+#[async_trait]
+impl Change for NowhereIsEmpty {
+    async fn list(&self, next: &dyn Driver, filter: &Filter) -> Result<Vec<Instance>> {
+        match of(next).list(filter).await {
+            Err(Error { kind: ErrorKind::InvalidArgument(_), .. }) => Ok(Vec::new()),
+            listed => listed,
+        }
+    }
+}
+
+/// I3: a region that does not exist is gone.
+struct NowhereIsNotFound;
+
+#[async_trait]
+impl Change for NowhereIsNotFound {
+    async fn zones(&self, next: &dyn Driver, region: Option<&str>) -> Result<Vec<Zone>> {
+        let invalid = ErrorKind::InvalidArgument("region".to_owned());
+        let listed = next.topology().zones(region).await;
+        listed.map_err(|error| Error::new(turned(error.kind, &invalid, ErrorKind::NotFound), error.message))
     }
 }
 

@@ -9,14 +9,17 @@ use std::{
 use ccm_drivers::{
     conformance::{self, CHECKS, Outcome, Plan, RUN_LABEL, Report, instance_names},
     contract::{Error, ErrorKind},
-    settings::{COMMON, Given},
+    settings::{COMMON, Given, problems},
 };
 
 use tokio::sync::Notify;
 
 use super::{changes::BROKEN, *};
 
-const RUN: &str = "test";
+mod secrets;
+mod slow;
+
+const RUN: &str = "7e57c0de";
 
 fn values() -> Values {
     let fake = Fake::new();
@@ -85,7 +88,15 @@ async fn each_broken_driver_fails_its_check_and_no_other() {
         }
         assert_eq!((report.left, all(&driver.fake).await), (Vec::new(), Vec::new()), "{id}");
     }
-    assert_eq!(BROKEN.map(|(id, _)| id), CHECKS.each_ref().map(|check| check.id));
+    let mut ids = BROKEN.map(|(id, _)| id).to_vec();
+    ids.dedup();
+    assert_eq!(ids, CHECKS.each_ref().map(|check| check.id));
+}
+
+#[test]
+fn the_declarations_of_the_driver_have_no_problem() {
+    let fake = Fake::new();
+    assert_eq!(problems(fake.name(), fake.settings(), fake.options()), [""; 0]);
 }
 
 /// Counts instances after each create.
@@ -115,7 +126,7 @@ async fn a_run_makes_few_instances_and_touches_no_others() {
     for (name, key, label) in [
         ("other", "uid", None),
         ("label-only", "uid-2", Some(RUN)),
-        (name.as_str(), "verify-test-10", Some(RUN)),
+        (name.as_str(), "verify-7e57c0de-10", Some(RUN)),
         ("of-another-run", "verify-other-1", Some("other")),
     ] {
         make(&driver.fake, name, key, label).await;
@@ -138,6 +149,31 @@ async fn a_run_makes_few_instances_and_touches_no_others() {
         }
     }
     assert_eq!((creates.load(Ordering::SeqCst), all(&driver.fake).await), (0, before));
+}
+
+/// Shows the instances of others with one providerID.
+struct OthersAreAlike;
+
+#[async_trait]
+impl Change for OthersAreAlike {
+    async fn list(&self, next: &dyn Driver, filter: &Filter) -> Result<Vec<Instance>> {
+        let mut all = of(next).list(filter).await?;
+        for one in all.iter_mut().filter(|one| !one.labels.contains_key(RUN_LABEL)) {
+            (one.marks.owner, one.provider_id) = (None, "fake:///alike".to_owned());
+        }
+        Ok(all)
+    }
+}
+
+#[tokio::test]
+async fn the_provider_ids_of_others_are_their_own_affair() {
+    let alike = |_: &Values| -> Box<dyn Change> { Box::new(OthersAreAlike) };
+    let (driver, values) = (Changed { fake: Fake::new(), make: alike }, values());
+    for (name, key) in [("one", "uid"), ("other", "uid-2")] {
+        make(&driver.fake, name, key, None).await;
+    }
+    let report = run(&Plan { only: vec!["I9".to_owned()], ..plan(&driver, &values) }).await;
+    assert_eq!(not_passed(&report), []);
 }
 
 /// Says that an instance is made, and never returns it.
@@ -192,27 +228,37 @@ async fn what_cannot_be_deleted_is_reported() {
 }
 
 #[tokio::test]
-async fn clean_up_deletes_what_has_the_label_and_a_key_of_its_run() {
+async fn clean_up_deletes_what_has_a_key_and_the_label_or_a_name_of_its_run() {
+    const ONE: &str = "00000001";
+    const OTHER: &str = "0000000f";
     let fake = Fake::new();
-    let (one, other) = (instance_names("one"), instance_names("other"));
+    let (one, other) = (instance_names(ONE), instance_names(OTHER));
     let mut kept = Vec::new();
     for (name, key, label) in [
-        ("no-label", "verify-one-3", None),
-        ("no-key", "uid", Some("one")),
-        ("key-of-another-run", "verify-other-4", Some("one")),
-        ("no-number", "verify-one-6", Some("one")),
+        ("no-label", "verify-00000001-3", None),
+        ("no-key", "uid", Some(ONE)),
+        ("key-of-another-run", "verify-0000000f-4", Some(ONE)),
+        ("no-number", "verify-00000001-6", Some(ONE)),
+        (&one[3], "verify-0000000f-5", None),
+        ("ccm-verify-00000001-7", "verify-00000001-7", None),
+        ("no-run", "verify--1", Some("")),
+        ("another-word", "verify-another-1", Some("another")),
     ] {
         kept.push(make(&fake, name, key, label).await);
     }
-    let of_other = make(&fake, &other[0], "verify-other-1", Some("other")).await;
-    let first = make(&fake, &one[0], "verify-one-1", Some("one")).await;
+    let of_other = make(&fake, &other[0], "verify-0000000f-1", Some(OTHER)).await;
+    let first = make(&fake, &one[0], "verify-00000001-1", Some(ONE)).await;
     // A check gives an instance another name.
-    let second = make(&fake, "i-0123456789", "verify-one-2", Some("one")).await;
+    let second = make(&fake, "i-0123456789", "verify-00000001-2", Some(ONE)).await;
+    // A driver that loses labels.
+    let third = make(&fake, &one[2], "verify-00000001-5", None).await;
+    let third_of_other = make(&fake, &other[2], "verify-0000000f-3", None).await;
     let driver = fake.open(&values()).await.unwrap();
-    let deleted = conformance::clean_up(&*driver, Some("one")).await.unwrap();
-    assert_eq!(deleted, [first, second]);
-    assert_eq!(all(&fake).await, [&kept[..], std::slice::from_ref(&of_other)].concat());
-    assert_eq!(conformance::clean_up(&*driver, None).await.unwrap(), [of_other]);
+    let deleted = conformance::clean_up(&*driver, Some(ONE)).await.unwrap();
+    assert_eq!(deleted, [first, second, third]);
+    let of_other = [of_other, third_of_other];
+    assert_eq!(all(&fake).await, [&kept[..], &of_other].concat());
+    assert_eq!(conformance::clean_up(&*driver, None).await.unwrap(), of_other);
     assert_eq!(all(&fake).await, kept);
 }
 

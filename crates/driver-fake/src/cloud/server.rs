@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::Cloud;
-use crate::protocol::MOST_OF_A_LINE;
+use crate::protocol::MAX_LINE;
 
 /// The pause after a connection could not be accepted, as when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -75,10 +75,10 @@ async fn serve(stream: TcpStream, cloud: Arc<Cloud>) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        (&mut read).take(MOST_OF_A_LINE as u64).read_until(b'\n', &mut line).await?;
+        (&mut read).take(MAX_LINE as u64).read_until(b'\n', &mut line).await?;
         if !line.ends_with(b"\n") {
             return Ok(());
         }
-        write.write_all(&cloud.answer(&mut session, &line)).await?;
+        write.write_all(&cloud.answer(&mut session, &line).await).await?;
     }
 }

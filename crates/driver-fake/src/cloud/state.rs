@@ -93,7 +93,11 @@ impl State {
                 let all = self.resources(kind).iter();
                 json(all.filter(|resource| fits(region.as_ref(), &resource.region)).collect::<Vec<_>>())
             }
-            Request::ListInstances(query) => json(self.list(&query)),
+            Request::ListInstances(query) => {
+                self.check_region(query.region.as_deref())?;
+                self.check_zone(query.zone.as_deref())?;
+                json(self.list(&query))
+            }
             Request::GetInstance { id } => json(&self.machine(&id)?.shown),
             Request::CreateInstance(wanted) => json(self.create(wanted)?),
             Request::StartInstance { id } => {
@@ -147,7 +151,16 @@ impl State {
     fn check_region(&self, id: Option<&str>) -> Result<(), Failure> {
         match id {
             Some(id) if !self.regions.iter().any(|region| region.id == id) => {
-                Err(Failure::new(Code::NotFound, format!("there is no region {id:?}")))
+                Err(Failure::of_field(Code::Invalid, "region", format!("there is no region {id:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_zone(&self, id: Option<&str>) -> Result<(), Failure> {
+        match id {
+            Some(id) if !self.zones.iter().any(|zone| zone.id == id) => {
+                Err(Failure::of_field(Code::Invalid, "zone", format!("there is no zone {id:?}")))
             }
             _ => Ok(()),
         }

@@ -1,8 +1,14 @@
-use std::{borrow::Borrow, fs, os::unix::fs::PermissionsExt};
+use std::{
+    borrow::Borrow, fs, future::poll_fn, os::unix::fs::PermissionsExt, pin::pin, sync::mpsc, task::Poll, thread,
+};
 
 use serde_json::{Value, json};
 
 use super::*;
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
+}
 
 /// A client that has its answers without a connection.
 struct Line<'a> {
@@ -22,7 +28,7 @@ impl<'a> Line<'a> {
     }
 
     fn send(&mut self, request: impl AsRef<[u8]>) -> Value {
-        let answer = self.cloud.answer(&mut self.session, request.as_ref());
+        let answer = wait(self.cloud.answer(&mut self.session, request.as_ref()));
         assert_eq!(answer.iter().position(|byte| *byte == b'\n'), Some(answer.len() - 1));
         serde_json::from_slice(&answer).unwrap()
     }
@@ -115,12 +121,16 @@ fn an_instance_is_made_started_stopped_labeled_and_deleted() {
         (json!({"labels": {"b": ""}}), 0),
         (json!({"region": "north", "zone": "north-1", "name": "a"}), 1),
         (json!({"region": "south"}), 0),
+        (json!({"region": "south", "zone": "north-1"}), 0),
         (json!({"zone": "north-2"}), 0),
         (json!({"name": "A"}), 0),
         (json!({"name": ""}), 0),
     ] {
         let listed = line.ok(with(query.clone(), "action", "list-instances"));
         assert_eq!(listed.as_array().unwrap().len(), count, "{query}");
+    }
+    for (query, field) in [(json!({"region": "east"}), "region"), (json!({"zone": "north"}), "zone")] {
+        assert_eq!(line.fails(with(query, "action", "list-instances")), failure("invalid", field));
     }
     for prefix in ["", "i-", &id[..17], "a"] {
         for action in ["get", "start", "stop", "delete"] {
@@ -183,12 +193,12 @@ fn an_account_that_may_only_read_is_forbidden_to_write() {
     let mut line = Line::logged_in(&cloud);
     let id = line.create("a");
     let set = |read_only| {
-        cloud.with(|state| {
+        wait(cloud.with(|state| {
             let mut account = serde_json::to_value(&state.account).unwrap();
             account["readOnly"] = Value::Bool(read_only);
             state.account = serde_json::from_value(account).unwrap();
             Ok(())
-        })
+        }))
     };
     set(true).unwrap();
     for action in ["start", "stop", "delete"] {
@@ -252,6 +262,41 @@ fn what_happens_to_a_file_at_the_same_time_is_not_lost() {
     let cloud = Cloud::in_file(path);
     let found = Line::logged_in(&cloud).ok(json!({"action": "list-instances"}));
     assert_eq!(found.as_array().unwrap().len(), 40);
+}
+
+#[test]
+fn a_file_that_is_locked_holds_up_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.json");
+    let held = wait(lock_file(&path)).unwrap();
+    let (release, released) = mpsc::channel();
+    // A request that blocks this thread never releases it.
+    let holder = thread::spawn(move || {
+        let is_released = released.recv_timeout(Duration::from_secs(60)).is_ok();
+        drop(held);
+        is_released
+    });
+    let (cloud, mut session) = (Cloud::in_file(&path), None);
+    let answer = wait(async {
+        let login = json!({"action": "login", "token": "fake-token"}).to_string();
+        let mut answer = pin!(cloud.answer(&mut session, login.as_bytes()));
+        assert!(poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_pending())).await);
+        release.send(()).unwrap();
+        answer.await
+    });
+    assert!(answer.starts_with(b"{\"result\":"));
+    assert!(holder.join().unwrap());
+}
+
+#[test]
+fn what_a_killed_process_has_left_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = files::beside(folder.path(), "token", Readers::Owner).unwrap();
+    left.as_file().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let (_, left) = left.keep().unwrap();
+    let cloud = Cloud::in_file(folder.path().join("cloud.json"));
+    Line::logged_in(&cloud);
+    assert!(!left.exists());
 }
 
 #[test]

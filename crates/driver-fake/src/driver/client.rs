@@ -11,7 +11,7 @@ use tokio::{
     sync::Mutex,
 };
 
-use crate::protocol::{Account, Answer, Code, Failure, MOST_OF_A_LINE, Request};
+use crate::protocol::{Account, Answer, Code, Failure, MAX_LINE, Request};
 
 /// A client of a fake cloud.
 pub(super) struct Client {
@@ -86,8 +86,8 @@ impl Client {
         connection.write_all(&line).await.map_err(failed)?;
         connection.flush().await.map_err(failed)?;
         line.clear();
-        connection.take(MOST_OF_A_LINE as u64).read_until(b'\n', &mut line).await.map_err(failed)?;
-        if line.len() == MOST_OF_A_LINE {
+        connection.take(MAX_LINE as u64).read_until(b'\n', &mut line).await.map_err(failed)?;
+        if line.len() == MAX_LINE {
             return Err(garbage("is too long"));
         }
         if !line.ends_with(b"\n") {

@@ -9,7 +9,7 @@ use ccm_drivers::contract::{
 };
 
 use super::{CPUS, Opened};
-use crate::protocol::{self, NewInstance, Query, Request};
+use crate::protocol::{self, MAX_USER_DATA, NewInstance, Query, Request};
 
 #[async_trait]
 impl Instances for Opened {
@@ -54,31 +54,38 @@ impl Instances for Opened {
     }
 
     async fn delete(&self, id: &str) -> Result<()> {
-        let owner = match self.get(id).await {
-            Ok(found) => found.marks.owner,
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => return Err(error),
+        let deleted = async {
+            self.check_own(id).await?;
+            self.client.call(&Request::DeleteInstance { id: id.to_owned() }).await
         };
-        if owner.is_none() {
-            let message = format!("instance {id:?} has no label {}: others have made it, and delete it", Marks::OWNER);
-            return Err(Error::new(ErrorKind::Forbidden, message));
-        }
-        match self.client.call(&Request::DeleteInstance { id: id.to_owned() }).await {
+        match deleted.await {
             Err(error) if error.is_not_found() => Ok(()),
             result => result,
         }
     }
 
     async fn start(&self, id: &str) -> Result<()> {
+        self.check_own(id).await?;
         self.started(id).await.map(drop)
     }
 
     async fn stop(&self, id: &str) -> Result<()> {
+        self.check_own(id).await?;
         self.client.call::<protocol::Instance>(&Request::StopInstance { id: id.to_owned() }).await.map(drop)
     }
 }
 
 impl Opened {
+    /// Fails unless an instance has an owner: the others are not changed.
+    pub(super) async fn check_own(&self, id: &str) -> Result<()> {
+        if self.get(id).await?.marks.owner.is_some() {
+            return Ok(());
+        }
+        let message =
+            format!("instance {id:?} has no label {}: others have made it; change it with their tools", Marks::OWNER);
+        Err(Error::new(ErrorKind::Forbidden, message))
+    }
+
     async fn find(&self, query: Query) -> Result<Vec<protocol::Instance>> {
         self.client.call(&Request::ListInstances(query)).await
     }
@@ -104,6 +111,11 @@ impl Opened {
         if let Some(label) = labels.keys().find(|label| label.starts_with(Marks::PREFIX)) {
             let message = format!("label {label:?}: labels that begin with {} are the driver's own", Marks::PREFIX);
             return Err(Error::invalid("labels", message));
+        }
+        let length = user_data.bytes().len();
+        if length > MAX_USER_DATA {
+            let message = format!("the user data has {length} bytes: at most {MAX_USER_DATA} are possible");
+            return Err(Error::invalid("userData", message));
         }
         let mut labels = labels.clone();
         labels.insert(Marks::SPEC.to_owned(), spec.digest());
@@ -159,7 +171,7 @@ fn instance(found: protocol::Instance) -> Result<Instance> {
     }
     let hostname = Address { kind: AddressKind::Hostname, address: name.clone() };
     let internal = addresses.into_iter().map(|address| Address { kind: AddressKind::InternalIP, address });
-    let mark = |name| labels.get(name).cloned();
+    let mark = |name| labels.get(name).filter(|value| !value.is_empty()).cloned();
     Ok(Instance {
         provider_id: format!("fake:///{zone}/{id}"),
         id,

@@ -44,6 +44,7 @@ impl Metrics for Opened {
 #[async_trait]
 impl RunCommand for Opened {
     async fn run(&self, id: &str, command: &[String]) -> Result<CommandOutput> {
+        self.check_own(id).await?;
         self.client.call(&Request::RunCommand { id: id.to_owned(), command: command.to_vec() }).await
     }
 }

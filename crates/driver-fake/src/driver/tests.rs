@@ -4,6 +4,7 @@ use ccm_drivers::{
 };
 
 use super::*;
+use crate::protocol::{MAX_LINE, MAX_USER_DATA};
 
 mod faults;
 
@@ -140,19 +141,51 @@ async fn what_is_gone_or_was_never_there_is_not_found_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_instance_of_others_is_not_deleted() {
+async fn an_instance_of_others_is_not_changed() {
     let fake = Fake::new();
     let file = tempfile::tempdir().unwrap();
     let path = file.path().join("cloud.json");
     let driver = open(&fake, &[(FILE, path.to_str().unwrap())]).await;
     let made = instances(&*driver).create(&spec("a")).await.unwrap();
     let mut cloud: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    cloud["instances"][0]["labels"].as_object_mut().unwrap().remove(Marks::OWNER).unwrap();
-    std::fs::write(&path, cloud.to_string()).unwrap();
-    let error = instances(&*driver).delete(&made.id).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Forbidden);
-    let found = instances(&*driver).get(&made.id).await.unwrap();
-    assert_eq!((found.marks, found.state), (Marks::default(), State::Running));
+    let without =
+        |cloud: &mut serde_json::Value| cloud["instances"][0]["labels"].as_object_mut().unwrap().remove(Marks::OWNER);
+    let empty = |cloud: &mut serde_json::Value| {
+        let labels = cloud["instances"][0]["labels"].as_object_mut().unwrap();
+        labels.insert(Marks::OWNER.to_owned(), String::new().into())
+    };
+    let (all, commands) = (instances(&*driver), driver.run_command().unwrap());
+    for change in [&empty as &dyn Fn(&mut _) -> _, &without] {
+        change(&mut cloud).unwrap();
+        std::fs::write(&path, cloud.to_string()).unwrap();
+        for result in [
+            all.delete(&made.id).await,
+            all.stop(&made.id).await,
+            all.start(&made.id).await,
+            commands.run(&made.id, &["true".to_owned()]).await.map(drop),
+        ] {
+            assert_eq!(result.unwrap_err().kind, ErrorKind::Forbidden);
+        }
+        let found = all.get(&made.id).await.unwrap();
+        assert_eq!((found.marks, found.state), (Marks::default(), State::Running));
+        driver.metrics().unwrap().usage(&made.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn user_data_that_is_too_long_is_not_sent() {
+    let fake = Fake::new();
+    let driver = open(&fake, &[]).await;
+    let of = |name: &str, length| InstanceSpec { user_data: UserData::new(vec![b'x'; length]), ..spec(name) };
+    instances(&*driver).create(&of("a", MAX_USER_DATA)).await.unwrap();
+    // The second one would be a longer line than the cloud reads.
+    for length in [MAX_USER_DATA + 1, MAX_LINE / 2] {
+        let error = instances(&*driver).create(&of("b", length)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument("userData".to_owned()), "{error}");
+        // The cloud's own errors name its address.
+        assert!(!error.message.contains("fake cloud at"), "{error}");
+    }
+    assert_eq!(all(&*driver).await.len(), 1);
 }
 
 #[tokio::test]
@@ -169,7 +202,6 @@ async fn filters_are_exact() {
     for (filter, expected) in [
         (Filter::default(), vec!["a", "ab", "b"]),
         (Filter { region: some("north"), ..Filter::default() }, vec!["a", "ab"]),
-        (Filter { region: some("nort"), ..Filter::default() }, vec![]),
         (Filter { zone: some("north-2"), ..Filter::default() }, vec!["ab"]),
         (Filter { region: some("south"), zone: some("north-2"), ..Filter::default() }, vec![]),
         (Filter { name: some("a"), ..Filter::default() }, vec!["a"]),
@@ -182,6 +214,15 @@ async fn filters_are_exact() {
     ] {
         let found = instances(&*driver).list(&filter).await.unwrap();
         assert_eq!(found.iter().map(|one| &*one.name).collect::<Vec<_>>(), expected, "{filter:?}");
+    }
+    for (filter, field) in [
+        (Filter { region: some("nort"), ..Filter::default() }, "region"),
+        (Filter { region: some("north-1"), ..Filter::default() }, "region"),
+        (Filter { zone: some("north"), ..Filter::default() }, "zone"),
+        (Filter { region: some("north"), zone: some(""), ..Filter::default() }, "zone"),
+    ] {
+        let error = instances(&*driver).list(&filter).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument(field.to_owned()), "{filter:?}");
     }
 }
 
@@ -249,13 +290,15 @@ async fn regions_zones_and_the_inventory_are_as_the_cloud_has_them() {
     let fake = Fake::new();
     let driver = open(&fake, &[]).await;
     let topology = driver.topology();
+    let invalid_region = || ErrorKind::InvalidArgument("region".to_owned());
     let ids = |zones: Vec<ccm_drivers::contract::Zone>| zones.into_iter().map(|zone| zone.id).collect::<Vec<_>>();
     assert_eq!(topology.regions().await.unwrap().len(), 2);
     assert_eq!(ids(topology.zones(None).await.unwrap()), ["north-1", "north-2", "south-1", "south-2"]);
     assert_eq!(ids(topology.zones(Some("south")).await.unwrap()), ["south-1", "south-2"]);
     assert_eq!(topology.zone("north-2").await.unwrap().region, "north");
     for region in ["east", "nort", "north-1", ""] {
-        assert!(topology.zones(Some(region)).await.unwrap_err().is_not_found());
+        assert_eq!(topology.zones(Some(region)).await.unwrap_err().kind, invalid_region());
+        assert!(topology.zone(&format!("{region}-9")).await.unwrap_err().is_not_found());
         assert!(topology.region(region).await.unwrap_err().is_not_found());
     }
     let inventory = driver.inventory().unwrap();
@@ -267,7 +310,7 @@ async fn regions_zones_and_the_inventory_are_as_the_cloud_has_them() {
         assert_eq!(ids.len(), found.len());
         assert_eq!(inventory.get(kind, &found[0].id).await.unwrap(), found[0]);
         assert!(inventory.get(kind, &found[0].id[1..]).await.unwrap_err().is_not_found());
-        assert!(inventory.list(kind, Some("east")).await.unwrap_err().is_not_found());
+        assert_eq!(inventory.list(kind, Some("east")).await.unwrap_err().kind, invalid_region());
     }
     assert_eq!(capabilities(&*driver).len(), 5 + ResourceKind::ALL.len());
     assert!(capabilities(&*driver).contains_key(&Capability::RunCommand));

@@ -15,7 +15,13 @@ pub static CHECKS: [Check; 18] = [
         "A controller that repeats a create after a crash pays for two instances, or takes another one for its own.",
     ),
     check("I2", "delete-twice-succeeds", true, "A finalizer is retried forever because its instance is already gone."),
-    check("I3", "gone-is-not-found", true, "The Node of a deleted instance stays because its error has another class."),
+    check(
+        "I3",
+        "gone-is-not-found",
+        true,
+        "The Node of a deleted instance stays because its error has another class, or all Nodes go because a mistyped region looks \
+         empty.",
+    ),
     check("I4", "stopped-exists", true, "The Node of an instance that is only stopped is deleted."),
     check(
         "I5",

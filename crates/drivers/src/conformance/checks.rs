@@ -2,7 +2,7 @@
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::context::{Client, Context, Operation, Proxied, Stop, Subject, Verdict, owned_by, seen, shown, words_of};
+use super::context::{Client, Context, Operation, Proxied, Stop, Subject, Verdict, caught, owned_by, seen, shown};
 
 mod account;
 mod create;

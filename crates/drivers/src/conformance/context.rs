@@ -1,20 +1,21 @@
 //! What the checks have in common: drivers whose operations have a limit, the instances of the run, and the problems that were
 //! seen.
-//!
-//! Only instances that have a key of the run, and its label or one of its names, are deleted.
 
 use std::{
     any::Any,
     collections::BTreeSet,
+    panic::AssertUnwindSafe,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use super::{Plan, RUN_LABEL, has_key_of, instance_keys, instance_names, proxy::Proxy};
+use futures::FutureExt;
+
+use super::{Outcome, Plan, RUN_LABEL, instance_keys, instance_names, of_run, proxy::Proxy};
 use crate::{
-    contract::{Endpoint, Error, Filter, Instance, InstanceSpec, Result, State},
+    contract::{Endpoint, Error, ErrorKind, Filter, Instance, InstanceSpec, Result, State},
     error::brief,
-    settings::Values,
+    settings::{Secrets, Values},
 };
 
 mod client;
@@ -25,7 +26,10 @@ pub(super) use client::{Client, Operation};
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How long an instance may take to change if operations have no limit.
-const LONGEST_CHANGE: Duration = Duration::from_secs(300);
+const MAX_CHANGE: Duration = Duration::from_secs(300);
+
+/// How many times the instances of a run are deleted.
+const MAX_DELETES: usize = 2;
 
 /// Why a check ends before its last step.
 pub(super) enum Stop {
@@ -44,6 +48,8 @@ pub(super) struct Context<'a> {
     problems: Mutex<Vec<String>>,
     /// The ids that were made and are not known to be deleted.
     made: Mutex<BTreeSet<String>>,
+    /// What no result may have: clouds repeat it.
+    secrets: Secrets,
 }
 
 /// What was seen, for a message.
@@ -56,11 +62,20 @@ pub(super) fn seen<T>(result: &Result<T>) -> String {
 
 /// An error, for a message.
 pub(super) fn shown(error: &Error) -> String {
-    format!("{} ({})", error.kind.name(), brief(&error.message))
+    let field = match &error.kind {
+        ErrorKind::InvalidArgument(field) => format!(" of {:?}", brief(field)),
+        _ => String::new(),
+    };
+    format!("{}{field} ({})", error.kind.name(), brief(&error.message))
 }
 
-/// What a panic says.
-pub(super) fn words_of(panic: &(dyn Any + Send)) -> String {
+/// Does some work with a driver. Fails with the words of the panic if it panics.
+pub(super) async fn caught<T>(work: impl Future<Output = T>) -> std::result::Result<T, String> {
+    let done = AssertUnwindSafe(work).catch_unwind().await;
+    done.map_err(|panic| format!("the driver panicked: {}", words_of(&*panic)))
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     brief(text.unwrap_or("no words")).into_owned()
 }
@@ -76,14 +91,33 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(plan: &'a Plan<'a>) -> Self {
-        Self { plan, problems: Mutex::default(), made: Mutex::default() }
+        let Plan { values, wrong_credentials, template, .. } = plan;
+        let all = [*values, &template.options].into_iter().chain(wrong_credentials);
+        let secrets = Secrets::of(all.flat_map(Values::secrets));
+        Self { plan, problems: Mutex::default(), made: Mutex::default(), secrets }
+    }
+
+    /// Replaces secrets in the texts of an outcome.
+    pub(super) fn masked(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Passed => Outcome::Passed,
+            Outcome::Failed(problems) => {
+                Outcome::Failed(problems.iter().map(|problem| self.secrets.mask(problem)).collect())
+            }
+            Outcome::NotRun(reason) => Outcome::NotRun(self.secrets.mask(&reason)),
+        }
     }
 
     /// Why no check can be run: the driver does not open, or the account cannot be verified.
     pub(super) async fn unusable(&self) -> Option<String> {
-        let verified = async { self.open(self.plan.values).await?.verify().await }.await;
+        let verified = caught(async { self.open(self.plan.values).await?.verify().await }).await;
         self.take_problems();
-        verified.is_err().then(|| format!("the account could not be verified: {}", seen(&verified)))
+        let reason = match verified {
+            Ok(Ok(_)) => return None,
+            Ok(Err(error)) => shown(&error),
+            Err(panic) => panic,
+        };
+        Some(format!("the account could not be verified: {reason}"))
     }
 
     /// Notes a problem unless the condition holds.
@@ -135,9 +169,14 @@ impl<'a> Context<'a> {
         self.is_own(made, spec)
     }
 
+    /// How long an instance may take to change its state.
+    fn limit_of_change(&self) -> Duration {
+        if self.plan.limit.is_zero() { MAX_CHANGE } else { self.plan.limit }
+    }
+
     /// Reads an instance until it has left a state.
     pub(super) async fn settled(&self, client: &Client<'_>, id: &str, leaves: State) -> Result<Instance> {
-        let limit = if self.plan.limit.is_zero() { LONGEST_CHANGE } else { self.plan.limit };
+        let limit = self.limit_of_change();
         let begin = Instant::now();
         loop {
             let read = client.get(id).await;
@@ -153,7 +192,7 @@ impl<'a> Context<'a> {
         match self.settled(client, &own.id, State::Pending).await {
             Ok(one) if one.state == State::Running => Ok(()),
             Ok(one) => Err(Stop::NotRun(format!(
-                "the instance is {} after create: give an image and options with which it runs",
+                "the instance is {} after create: give --image and --option with which it runs",
                 one.state.word()
             ))),
             Err(error) => Err(Stop::NotRun(format!("get: {}", shown(&error)))),
@@ -233,33 +272,41 @@ impl<'a> Context<'a> {
         Ok(Proxied { proxy, values, endpoint })
     }
 
-    /// Deletes the instances of the run, and returns the ids of those that are left.
+    /// Deletes the instances of the run, waits until they are gone, and returns the ids of those that are left.
     pub(super) async fn sweep(&self) -> BTreeSet<String> {
-        let run = &self.plan.run;
-        let names = instance_names(run);
-        let is_own = |one: &Instance| {
-            has_key_of(one, run)
-                && (one.labels.get(RUN_LABEL) == Some(run) || names.contains(&one.name))
-                && one.state != State::Deleting
-        };
-        if let Ok(client) = self.open(self.plan.values).await
-            && client.has_instances()
-        {
-            for _ in 0..2 {
-                let Ok(all) = client.list(&Filter::default()).await else { break };
-                let own: BTreeSet<_> = all.into_iter().filter(is_own).map(|one| one.id).collect();
-                locked(&self.made).clone_from(&own);
-                for id in &own {
-                    // A failure shows in the next list.
-                    drop(client.delete(id).await);
-                }
-                if own.is_empty() {
-                    break;
-                }
-            }
-        }
+        // A driver that panics leaves what is known to exist.
+        drop(caught(self.delete_own()).await);
         self.take_problems();
         locked(&self.made).clone()
+    }
+
+    async fn delete_own(&self) {
+        let Ok(client) = self.open(self.plan.values).await else { return };
+        if !client.has_instances() {
+            return;
+        }
+        let (mut deletes, begin) = (0, Instant::now());
+        while let Ok(all) = client.list(&Filter::default()).await {
+            let own: Vec<_> = of_run(all, Some(&self.plan.run)).collect();
+            *locked(&self.made) = own.iter().map(|one| one.id.clone()).collect();
+            let mut waits = true;
+            for one in own.iter().filter(|one| one.state != State::Deleting) {
+                waits = false;
+                if deletes < MAX_DELETES {
+                    // A failure shows in the next list.
+                    drop(caught(client.delete(&one.id)).await);
+                }
+            }
+            let is_given_up = !waits && deletes == MAX_DELETES;
+            if own.is_empty() || is_given_up || begin.elapsed() > self.limit_of_change() {
+                break;
+            }
+            if waits {
+                tokio::time::sleep(PAUSE).await;
+            } else {
+                deletes += 1;
+            }
+        }
     }
 }
 

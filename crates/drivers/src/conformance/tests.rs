@@ -4,11 +4,15 @@ use serde_json::json;
 use super::*;
 use crate::{
     contract::{Error, ErrorKind},
-    settings::Setting,
+    settings::{Given, Kind, Setting},
 };
 
-/// A driver that does not open.
-struct Closed;
+/// A driver that does not open, and says the value of its secret.
+struct Closed {
+    panics: bool,
+}
+
+static TOKEN: [Setting; 1] = [Setting::new("token", Kind::Text, "").secret()];
 
 #[async_trait]
 impl DriverType for Closed {
@@ -24,14 +28,16 @@ impl DriverType for Closed {
         &[]
     }
 
-    async fn open(&self, _values: &Values) -> Result<Box<dyn Driver>> {
-        Err(Error::new(ErrorKind::Internal, "it is closed"))
+    async fn open(&self, values: &Values) -> Result<Box<dyn Driver>> {
+        let words = format!("it is closed to {:?}", values.text("token").unwrap_or_default());
+        assert!(!self.panics, "{words}");
+        Err(Error::new(ErrorKind::Internal, words))
     }
 }
 
 fn plan(values: &Values) -> Plan<'_> {
     Plan {
-        driver: &Closed,
+        driver: &Closed { panics: false },
         values,
         template: InstanceSpec::default(),
         other_image: None,
@@ -52,25 +58,43 @@ fn checks_are_numbered_and_have_names_of_their_own() {
     for check in &CHECKS {
         assert!(check.protects.ends_with('.') && !check.protects.contains(". "), "{}", check.protects);
     }
-    assert_eq!(order().collect::<BTreeSet<_>>().len(), CHECKS.len());
-    assert_eq!(order().last().map(|index| CHECKS[index].id), Some("I12"));
+}
+
+#[test]
+fn the_page_has_the_checks() {
+    let page = include_str!("../../../../docs/drivers/conformance.md");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| I")).collect();
+    assert_eq!(
+        rows,
+        CHECKS.each_ref().map(|Check { id, name, protects, .. }| format!("| {id} | `{name}` | {protects} |"))
+    );
 }
 
 #[tokio::test]
 async fn a_driver_that_does_not_open_has_no_result() {
-    let values = Values::default();
+    let flags = [("token".to_owned(), "hunter2".to_owned())].into();
+    let values = Values::resolve("closed", &TOKEN, &Given { flags, ..Given::default() }).unwrap();
     let mut plan = plan(&values);
     plan.only = vec!["I12".to_owned(), "I2".to_owned()];
     let asked = std::sync::Mutex::new(Vec::new());
     let report = run(&plan, &|check| asked.lock().unwrap().push(check.id)).await;
-    let reason = "the account could not be verified: Internal (it is closed)";
+    let reason = "the account could not be verified: Internal (it is closed to \"(secret)\")";
     let row = |index: usize| {
         let Check { id, name, protects, .. } = &CHECKS[index];
         json!({"id": id, "name": name, "protects": protects, "outcome": "notRun", "reasons": [reason]})
     };
     let expected = json!({"driver": "closed", "run": "r", "results": [row(1), row(11)], "left": []});
     assert_eq!(serde_json::to_value(report).unwrap(), expected);
-    assert_eq!(asked.into_inner().unwrap(), ["I2", "I12"]);
+    assert_eq!(asked.into_inner().unwrap(), ["I2", "I12"], "the order is that of the table");
+
+    let panics = Plan { driver: &Closed { panics: true }, only: Vec::new(), ..plan };
+    let report = run(&panics, &|_| ()).await;
+    assert_eq!(
+        report.results.iter().map(|(check, _)| check.id).collect::<Vec<_>>(),
+        CHECKS.each_ref().map(|one| one.id)
+    );
+    let reason = "the account could not be verified: the driver panicked: it is closed to \"(secret)\"";
+    assert!(report.results.iter().all(|(_, outcome)| *outcome == Outcome::NotRun(reason.to_owned())), "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The credentials are wrong or have ended, or belong to another account than the one that was set.
     InvalidCredentials,
-    /// The credentials are right, and do not allow it.
+    /// The credentials are right, and do not allow it; or others have made the instance.
     Forbidden,
     /// A field of the request is wrong; its name, such as `image`.
     InvalidArgument(String),

@@ -173,11 +173,11 @@ impl fmt::Debug for UserData {
 /// What is given to make an instance. Texts that are empty, and a list that is empty, mean the default of the driver's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceSpec {
-    /// The key: the UID of the owner. There is one instance with a key.
+    /// The key: the UID of the owner, of 1 to 253 characters. There is one instance with a key.
     pub key: String,
     /// The id of the cluster, or an empty text.
     pub cluster: String,
-    /// The name.
+    /// The name, not empty.
     pub name: String,
     /// The id of the region; empty for the first one.
     pub region: String,
@@ -199,29 +199,42 @@ pub struct InstanceSpec {
 
 impl InstanceSpec {
     /// The digest of everything but the cluster. It decides whether a repeated `create` asks for the same, so a driver computes it
-    /// of what it was given, before defaults.
+    /// of what it was given, before defaults. Texts are compared as they were given. What is empty, and an option that has its declared
+    /// default, is left out, so that a field or an option that is added later changes no digest. The number in front changes with the
+    /// rule.
     pub fn digest(&self) -> String {
         let Self { key, cluster: _, name, region, zone, image, instance_type, user_data, networks, labels, options } =
             self;
         let mut hash = Sha256::new();
-        let mut add = |text: &[u8]| {
-            hash.update((text.len() as u64).to_be_bytes());
-            hash.update(text);
+        let mut add = |field: &str, values: &[&[u8]]| {
+            if values.iter().all(|value| value.is_empty()) {
+                return;
+            }
+            hash.update((values.len() as u64).to_be_bytes());
+            for part in [field.as_bytes()].iter().chain(values) {
+                hash.update((part.len() as u64).to_be_bytes());
+                hash.update(part);
+            }
         };
-        for text in [key, name, region, zone, image, instance_type] {
-            add(text.as_bytes());
+        for (field, text) in [
+            ("key", key),
+            ("name", name),
+            ("region", region),
+            ("zone", zone),
+            ("image", image),
+            ("instanceType", instance_type),
+        ] {
+            add(field, &[text.as_bytes()]);
         }
-        add(&user_data.0);
-        add(&(networks.len() as u64).to_be_bytes());
-        for network in networks {
-            add(network.as_bytes());
+        add("userData", &[&user_data.0]);
+        add("networks", &networks.iter().map(String::as_bytes).collect::<Vec<_>>());
+        for (name, value) in labels {
+            add("label", &[name.as_bytes(), value.as_bytes()]);
         }
-        add(&(labels.len() as u64).to_be_bytes());
-        for (name, value) in labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(options.all()) {
-            add(name.as_bytes());
-            add(value.as_bytes());
+        for (name, value) in options.changed() {
+            add("option", &[name.as_bytes(), value.as_bytes()]);
         }
-        hex(&hash.finalize())
+        format!("v1:{}", hex(&hash.finalize()))
     }
 
     /// The marks of the instance.
@@ -233,4 +246,75 @@ impl InstanceSpec {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Kind, Setting};
+
+    fn spec(options: &[Setting], given: &[(&str, &str)]) -> InstanceSpec {
+        let texts = |texts: &[(&str, &str)]| -> BTreeMap<String, String> {
+            texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+        };
+        InstanceSpec {
+            key: "uid".to_owned(),
+            cluster: "cluster".to_owned(),
+            name: "worker-1".to_owned(),
+            region: "north".to_owned(),
+            zone: "north-1".to_owned(),
+            image: "debian".to_owned(),
+            instance_type: "small".to_owned(),
+            user_data: UserData::new(b"#cloud-config".to_vec()),
+            networks: vec!["default".to_owned(), "private".to_owned()],
+            labels: texts(&[("a", "b"), ("empty", "")]),
+            options: Values::options(options, &texts(given)).unwrap(),
+        }
+    }
+
+    /// Instances keep their digests, so a digest must not change with a version of the program.
+    #[test]
+    fn a_digest_is_the_same_forever() {
+        let command = Setting::new("command", Kind::Text, "");
+        let spec = |given| spec(std::slice::from_ref(&command), given);
+        let digest = "v1:4f1e8736e1faa4c7fd8d7d3efe79337e0442c156f90a2ae3f7e858d83e4c2295";
+        assert_eq!(spec(&[("command", "init")]).digest(), digest);
+        let least =
+            InstanceSpec { key: "uid".to_owned(), name: "worker-1".to_owned(), ..InstanceSpec::default() }.digest();
+        assert_eq!(least, "v1:50db96ab010d116d779ba02981d3004300f774f28ac119fd0a4538c4895c0853");
+    }
+
+    #[test]
+    fn an_option_that_is_added_with_a_default_changes_no_digest() {
+        let cpus = [Setting::with_default("cpus", Kind::Integer, "1", "")];
+        let before = spec(&[], &[]).digest();
+        assert_eq!(spec(&cpus, &[]).digest(), before);
+        assert_eq!(spec(&cpus, &[("cpus", "1")]).digest(), before);
+        assert_ne!(spec(&cpus, &[("cpus", "2")]).digest(), before);
+    }
+
+    #[test]
+    fn each_field_but_the_cluster_is_in_the_digest() {
+        let one = spec(&[], &[]);
+        let text = || "other".to_owned();
+        let others = [
+            InstanceSpec { key: text(), ..one.clone() },
+            InstanceSpec { name: text(), ..one.clone() },
+            InstanceSpec { region: text(), ..one.clone() },
+            InstanceSpec { zone: text(), ..one.clone() },
+            InstanceSpec { zone: String::new(), ..one.clone() },
+            InstanceSpec { image: text(), ..one.clone() },
+            InstanceSpec { instance_type: text(), ..one.clone() },
+            InstanceSpec { user_data: UserData::default(), ..one.clone() },
+            InstanceSpec { networks: vec!["default".to_owned()], ..one.clone() },
+            InstanceSpec { networks: vec!["defaultprivate".to_owned()], ..one.clone() },
+            InstanceSpec { labels: BTreeMap::from([("ab".to_owned(), String::new())]), ..one.clone() },
+            InstanceSpec { labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]), ..one.clone() },
+            // The same texts in two other fields.
+            InstanceSpec { region: one.zone.clone(), zone: one.region.clone(), ..one.clone() },
+        ];
+        let digests: std::collections::BTreeSet<_> = others.iter().chain([&one]).map(InstanceSpec::digest).collect();
+        assert_eq!(digests.len(), others.len() + 1);
+        assert_eq!(InstanceSpec { cluster: text(), ..one.clone() }.digest(), one.digest());
+    }
 }

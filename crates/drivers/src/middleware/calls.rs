@@ -8,20 +8,23 @@ use tracing::field::display;
 use super::{in_flight::InFlightHandle, outcome::Outcome, pace::Pace};
 use crate::{
     contract::{Error, ErrorKind, Result},
-    settings::{RATE, TIMEOUT, Values},
+    settings::{RATE, Secrets, TIMEOUT, Values},
 };
 
 /// The maximum number of attempts of one operation.
-pub(super) const MOST_ATTEMPTS: u32 = 3;
+pub(super) const MAX_ATTEMPTS: u32 = 3;
 
 /// The pause after the first attempt; it doubles after each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause that a cloud may ask for. With a longer one the error is returned, which holds it.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// How many times the limit of other operations `create` may take.
-const CREATE: u32 = 10;
+/// How many times the limit of other operations a long one may take.
+const LONG: u32 = 10;
+
+/// The limit of `close`.
+const CLOSE: Duration = Duration::from_secs(10);
 
 /// An operation on an object.
 pub(super) struct Call<'a> {
@@ -31,19 +34,21 @@ pub(super) struct Call<'a> {
     pub(super) object: &'a str,
     /// What else is asked, for the trace. Its `Debug` shows no secret.
     pub(super) request: Option<&'a (dyn Debug + Sync)>,
-    /// What differs from most operations.
-    pub(super) nature: Nature,
+    /// The limit of one attempt.
+    pub(super) limit: Limit,
+    /// Whether it can be repeated after an attempt that may have succeeded.
+    pub(super) is_idempotent: bool,
 }
 
-/// What an operation does, as far as limits and retries depend on it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nature {
-    /// It can be repeated.
-    Repeatable,
-    /// It can be repeated, and takes longer than others.
-    Slow,
-    /// It may have happened although it failed, and then happens twice if it is repeated.
-    Once,
+/// The limit of one attempt.
+#[derive(Clone, Copy)]
+pub(super) enum Limit {
+    /// That of the setting.
+    Normal,
+    /// Ten times that of the setting.
+    Long,
+    /// 10 seconds, whatever the setting is.
+    Close,
 }
 
 /// Runs the operations of one driver.
@@ -52,21 +57,18 @@ pub(super) struct Calls {
     trace: bool,
     limit: Option<Duration>,
     pace: Pace,
-    secrets: Vec<String>,
+    secrets: Secrets,
     pub(super) in_flight: InFlightHandle,
 }
 
 impl Calls {
     pub(super) fn new(driver: &str, values: &Values, trace: bool, in_flight: InFlightHandle) -> Self {
-        let mut secrets: Vec<_> = values.secrets().map(str::to_owned).collect();
-        // A secret may be a part of another one.
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Self {
             driver: driver.to_owned(),
             trace,
             limit: values.duration(TIMEOUT).filter(|limit| !limit.is_zero()),
             pace: Pace::new(values.integer(RATE).unwrap_or_default()),
-            secrets,
+            secrets: Secrets::of(values.secrets()),
             in_flight,
         }
     }
@@ -89,8 +91,8 @@ impl Calls {
             };
             // An instance that an earlier attempt has made is still there.
             error.instance = error.instance.or(made);
-            match pause(&error.kind, call.nature, number) {
-                Some(pause) if number < MOST_ATTEMPTS => sleep(pause).await,
+            match pause(&error.kind, call.is_idempotent, number) {
+                Some(pause) if number < MAX_ATTEMPTS => sleep(pause).await,
                 _ => return Err(self.finished(error, number)),
             }
             made = error.instance;
@@ -105,14 +107,19 @@ impl Calls {
         number: u32,
         attempt: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let Call { operation, object, request, nature } = *call;
-        let driver = &self.driver;
+        let Call { operation, request, limit, .. } = *call;
+        let (driver, object) = (&self.driver, self.secrets.mask(call.object));
         if self.trace {
-            let request = request.map(|request| display(self.masked(format!("{request:?}"))));
+            let request = request.map(|request| display(self.secrets.mask(&format!("{request:?}"))));
             tracing::info!(driver, operation, ?object, attempt = number, request, "begin");
         }
         let begin = Instant::now();
-        let result = match self.limit.map(|limit| if nature == Nature::Slow { limit * CREATE } else { limit }) {
+        let limit = match limit {
+            Limit::Normal => self.limit,
+            Limit::Long => self.limit.map(|limit| limit * LONG),
+            Limit::Close => Some(CLOSE),
+        };
+        let result = match limit {
             None => attempt.await,
             Some(limit) => timeout(limit, attempt).await.unwrap_or_else(|_| Err(too_late(call, limit))),
         };
@@ -120,11 +127,11 @@ impl Calls {
             let duration = format!("{:.3}s", begin.elapsed().as_secs_f64());
             match &result {
                 Ok(answer) => {
-                    let result = answer.outcome();
+                    let result = self.secrets.mask(&answer.outcome());
                     tracing::info!(driver, operation, ?object, attempt = number, duration, result, "end");
                 }
                 Err(error) => {
-                    let (class, reason) = (error.kind.name(), self.masked(error.message.clone()));
+                    let (class, reason) = (error.kind.name(), self.secrets.mask(&error.message));
                     tracing::info!(driver, operation, ?object, attempt = number, duration, class, reason, "end");
                 }
             }
@@ -140,33 +147,39 @@ impl Calls {
         error
     }
 
-    /// Replaces secret values in an error, because clouds repeat them.
-    pub(super) fn without_secrets(&self, mut error: Error) -> Error {
-        error.message = self.masked(error.message);
-        error
+    /// Replaces secret values in an error.
+    pub(super) fn without_secrets(&self, error: Error) -> Error {
+        without_secrets(&self.secrets, error)
     }
+}
 
-    fn masked(&self, text: String) -> String {
-        self.secrets.iter().fold(text, |text, secret| text.replace(secret, "(secret)"))
+/// Replaces secrets in an error, because clouds repeat them.
+pub(super) fn without_secrets(secrets: &Secrets, mut error: Error) -> Error {
+    error.message = secrets.mask(&error.message);
+    if let ErrorKind::InvalidArgument(field) = &mut error.kind {
+        *field = secrets.mask(field);
     }
+    error
 }
 
 fn too_late(call: &Call<'_>, limit: Duration) -> Error {
     let Call { operation, object, .. } = call;
     let object = if object.is_empty() { String::new() } else { format!(" {object:?}") };
-    let message = format!(
-        "{operation}{object}: no answer within {limit:?}; it may have happened all the same. A higher {TIMEOUT} waits longer"
-    );
+    let advice = match call.limit {
+        Limit::Close => String::new(),
+        Limit::Normal | Limit::Long => format!(". A higher {TIMEOUT} waits longer"),
+    };
+    let message = format!("{operation}{object}: no answer within {limit:?}; it may have happened all the same{advice}");
     Error::new(ErrorKind::Timeout, message)
 }
 
 /// The pause before the next attempt; `None` if another attempt cannot help or could do harm.
-fn pause(kind: &ErrorKind, nature: Nature, attempts: u32) -> Option<Duration> {
+fn pause(kind: &ErrorKind, is_idempotent: bool, attempts: u32) -> Option<Duration> {
     let growing = PAUSE * 2_u32.pow(attempts - 1);
     match kind {
         // The cloud refused it, so it has not happened.
-        ErrorKind::RateLimited(after) => Some(after.unwrap_or(growing)).filter(|pause| *pause <= LONGEST_PAUSE),
-        kind if kind.is_transient() && nature != Nature::Once => Some(growing),
+        ErrorKind::RateLimited(after) => Some(after.unwrap_or(growing)).filter(|pause| *pause <= MAX_PAUSE),
+        kind if kind.is_transient() && is_idempotent => Some(growing),
         _ => None,
     }
 }

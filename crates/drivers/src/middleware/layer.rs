@@ -2,14 +2,15 @@
 
 use async_trait::async_trait;
 
-use super::calls::{Call, Calls, Nature};
+use super::calls::{Call, Calls, Limit, without_secrets};
 use crate::{
     contract::{
         Account, AccountInfo, Capability, CommandOutput, Driver, Error, ErrorKind, Filter, Instance, InstanceSpec,
-        Instances, Inventory, Metrics, Region, Resource, ResourceKind, Result, RunCommand, Topology, Usage, Zone,
+        Instances, Inventory, Marks, Metrics, Region, Resource, ResourceKind, Result, RunCommand, Topology, Usage,
+        Zone,
     },
     error::brief,
-    settings::READ_ONLY,
+    settings::{READ_ONLY, Secrets},
 };
 
 /// A driver and what is done around its operations.
@@ -79,6 +80,30 @@ impl Layer {
         self.inner.instances().ok_or_else(|| lacks(Capability::Instances))
     }
 
+    /// Ends the driver, within a limit of its own.
+    pub(super) async fn close(&self) -> Result<()> {
+        let call = Call { limit: Limit::Close, is_idempotent: false, ..call("close", "") };
+        self.calls.run(call, || self.inner.close()).await
+    }
+
+    /// Adds the id of what a failed `create` has made, if only the driver knew it, and its answer was lost.
+    async fn with_made(&self, instances: &dyn Instances, spec: &InstanceSpec, error: Error) -> Error {
+        let may_have_made = error.kind.is_transient() || error.kind == ErrorKind::Internal;
+        if error.instance.is_some() || !may_have_made {
+            return error;
+        }
+        let filter = Filter { owner: Some(spec.key.clone()), ..Filter::default() };
+        let call = Call { request: Some(&filter), is_idempotent: false, ..call("find made instance", &spec.name) };
+        let listed = self.calls.run(call, || instances.list(&filter)).await;
+        // One of another name or cluster was there before.
+        let is_made = |one: &Instance| one.marks == spec.marks() && one.name == spec.name;
+        let mut made = listed.into_iter().flatten().filter(is_made);
+        match (made.next(), made.next()) {
+            (Some(made), None) => error.after(made.id),
+            _ => error,
+        }
+    }
+
     fn inventory(&self, kind: ResourceKind) -> Result<&dyn Inventory> {
         self.inner.inventory().ok_or_else(|| lacks(Capability::Inventory(kind)))
     }
@@ -88,9 +113,9 @@ fn lacks(capability: Capability) -> Error {
     Error::not_supported(format!("the driver does not have the capability {}", capability.name()))
 }
 
-/// An operation that can be repeated.
+/// An operation that can be repeated, with the limit of most operations.
 fn call<'a>(operation: &'static str, object: &'a str) -> Call<'a> {
-    Call { operation, object, request: None, nature: Nature::Repeatable }
+    Call { operation, object, request: None, limit: Limit::Normal, is_idempotent: true }
 }
 
 /// Refuses an answer about another object than the one that was asked for.
@@ -102,13 +127,71 @@ fn same(what: &str, asked: &str, answered: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Internal, message))
 }
 
+/// The maximum number of characters of a key.
+const MAX_KEY: usize = 253;
+
+/// Refuses what no driver can make.
+fn valid(spec: &InstanceSpec) -> Result<()> {
+    let invalid = |field: &str, problem: &str| {
+        Err(Error::invalid(field, format!("create instance {:?}: the {field} {problem}", brief(&spec.name))))
+    };
+    if spec.key.trim().is_empty() {
+        return invalid("key", "is empty: give the UID of the owner");
+    }
+    if spec.key.chars().count() > MAX_KEY || spec.key.contains(char::is_control) {
+        return invalid(
+            "key",
+            &format!("has control characters, or more than {MAX_KEY} characters: give the UID of the owner"),
+        );
+    }
+    if spec.name.is_empty() {
+        return invalid("name", "is empty: give one");
+    }
+    match spec.labels.keys().find(|label| label.starts_with(Marks::PREFIX)) {
+        None => Ok(()),
+        Some(label) => {
+            let problem = format!("labels that begin with {} belong to drivers: give another one", Marks::PREFIX);
+            Err(Error::invalid(
+                "labels",
+                format!("create instance {:?}: label {:?}: {problem}", spec.name, brief(label)),
+            ))
+        }
+    }
+}
+
+/// Refuses an answer about another instance than the one that was to be made, and the instance of another cluster.
+fn is_of(spec: &InstanceSpec, instance: &Instance) -> Result<()> {
+    let Marks { owner, cluster } = &instance.marks;
+    same("name", &spec.name, &instance.name)
+        .and_then(|()| same("owner", &spec.key, owner.as_deref().unwrap_or_default()))
+        .map_err(|error| error.after(instance.id.clone()))?;
+    if spec.cluster.is_empty() || cluster.as_ref() == Some(&spec.cluster) {
+        return Ok(());
+    }
+    let has = cluster.as_ref().map_or_else(
+        || format!("has no {}", Marks::CLUSTER),
+        |cluster| format!("belongs to the cluster {:?}", brief(cluster)),
+    );
+    let problem = format!(
+        "the instance {:?} of the key {:?} {has}, and was to belong to the cluster {:?}: give its own cluster, or another key",
+        brief(&instance.id),
+        spec.key,
+        spec.cluster
+    );
+    Err(Error::new(ErrorKind::AlreadyExists, problem))
+}
+
+// Answers are checked within the attempt, so that the trace has the problem, and no secret is in the error.
 #[async_trait]
 impl Account for Layer {
     async fn verify(&self) -> Result<AccountInfo> {
-        let verified = self.calls.run(call("verify credentials", ""), || self.inner.account().verify()).await;
-        let info = verified.map_err(|error| self.account.explain(error))?;
-        self.account.check(&info)?;
-        Ok(info)
+        let verify = || async {
+            let verified = self.inner.account().verify().await;
+            let info = verified.map_err(|error| self.account.explain(error))?;
+            self.account.check(&info)?;
+            Ok(info)
+        };
+        self.calls.run(call("verify credentials", ""), verify).await
     }
 
     async fn verify_settings(&self) -> Result<()> {
@@ -131,15 +214,19 @@ impl Topology for Layer {
     }
 
     async fn region(&self, id: &str) -> Result<Region> {
-        let region = self.calls.run(call("get region", id), || self.inner.topology().region(id)).await?;
-        same("region", id, &region.id)?;
-        Ok(region)
+        let get = || async {
+            let region = self.inner.topology().region(id).await?;
+            same("region", id, &region.id).map(|()| region)
+        };
+        self.calls.run(call("get region", id), get).await
     }
 
     async fn zone(&self, id: &str) -> Result<Zone> {
-        let zone = self.calls.run(call("get zone", id), || self.inner.topology().zone(id)).await?;
-        same("zone", id, &zone.id)?;
-        Ok(zone)
+        let get = || async {
+            let zone = self.inner.topology().zone(id).await?;
+            same("zone", id, &zone.id).map(|()| zone)
+        };
+        self.calls.run(call("get zone", id), get).await
     }
 }
 
@@ -153,24 +240,29 @@ impl Instances for Layer {
 
     async fn get(&self, id: &str) -> Result<Instance> {
         let instances = self.instances()?;
-        let instance = self.calls.run(call("get instance", id), || instances.get(id)).await?;
-        same("instance", id, &instance.id)?;
-        Ok(instance)
+        let get = || async {
+            let instance = instances.get(id).await?;
+            same("instance", id, &instance.id).map(|()| instance)
+        };
+        self.calls.run(call("get instance", id), get).await
     }
 
     async fn create(&self, spec: &InstanceSpec) -> Result<Instance> {
         const OPERATION: &str = "create instance";
         let instances = self.instances()?;
         self.change(OPERATION, &spec.name, Capability::Instances)?;
-        let call = Call { request: Some(spec), nature: Nature::Slow, ..call(OPERATION, &spec.name) };
-        let instance = self.calls.run(call, || instances.create(spec)).await?;
-        let owner = instance.marks.owner.as_deref().unwrap_or_default();
-        // Without a name the driver makes one.
-        let name = if spec.name.is_empty() { &instance.name } else { &spec.name };
-        same("name", name, &instance.name)
-            .and_then(|()| same("owner", &spec.key, owner))
-            .map_err(|error| error.context(format!("{OPERATION} {:?}", spec.name)).after(instance.id.clone()))?;
-        Ok(instance)
+        valid(spec)?;
+        let secrets = Secrets::of(spec.options.secrets());
+        let create = || async {
+            let instance = instances.create(spec).await.map_err(|error| without_secrets(&secrets, error))?;
+            let checked = is_of(spec, &instance);
+            checked.map_err(|error| error.context(format!("{OPERATION} {:?}", spec.name))).map(|()| instance)
+        };
+        let call = Call { request: Some(spec), limit: Limit::Long, ..call(OPERATION, &spec.name) };
+        match self.calls.run(call, create).await {
+            Err(error) => Err(self.with_made(instances, spec, error).await),
+            made => made,
+        }
     }
 
     async fn delete(&self, id: &str) -> Result<()> {
@@ -207,9 +299,11 @@ impl Inventory for Layer {
     async fn get(&self, kind: ResourceKind, id: &str) -> Result<Resource> {
         let inventory = self.inventory(kind)?;
         let call = Call { request: Some(&kind), ..call("get inventory", id) };
-        let resource = self.calls.run(call, || inventory.get(kind, id)).await?;
-        same(kind.word(), id, &resource.id)?;
-        Ok(resource)
+        let get = || async {
+            let resource = inventory.get(kind, id).await?;
+            same(kind.word(), id, &resource.id).map(|()| resource)
+        };
+        self.calls.run(call, get).await
     }
 }
 
@@ -227,7 +321,7 @@ impl RunCommand for Layer {
         let run_command = self.inner.run_command().ok_or_else(|| lacks(Capability::RunCommand))?;
         self.change("run command in instance", id, Capability::RunCommand)?;
         // The words of the command may have secrets, so the trace has none of them.
-        let call = Call { nature: Nature::Once, ..call("run command in instance", id) };
+        let call = Call { limit: Limit::Long, is_idempotent: false, ..call("run command in instance", id) };
         self.calls.run(call, || run_command.run(id, command)).await
     }
 }

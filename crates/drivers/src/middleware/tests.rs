@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -14,12 +13,14 @@ use super::*;
 use crate::{
     contract::{
         CommandOutput, Error, ErrorKind, Filter, Instance, InstanceSpec, Marks, Region, Resource, ResourceKind, State,
-        UserData, Zone, capabilities,
+        Zone, capabilities,
     },
     settings::{COMMON, Given, Kind, RATE, Setting, TIMEOUT},
 };
 
+mod create;
 mod scripted;
+mod trace;
 
 use scripted::{
     Script, Scripted,
@@ -33,9 +34,15 @@ fn values(given: &[(&str, &str)]) -> Values {
     Values::resolve("scripted", COMMON.iter().chain([&secret]), &Given { flags, ..Given::default() }).unwrap()
 }
 
+/// Opens a session, as [`Session::open_listed`] does.
+async fn open(script: &Arc<Script>, given: &[(&str, &str)], seen: Option<&str>, trace: bool) -> Result<Session> {
+    let driver = Scripted(script.clone());
+    Session::open_listed(&driver, &values(given), seen, trace, InFlightHandle::default()).await
+}
+
 /// Opens a session; the script goes on with these steps afterwards.
 async fn session(script: &Arc<Script>, given: &[(&str, &str)], steps: impl IntoIterator<Item = Step>) -> Session {
-    let session = Session::open(&Scripted(script.clone()), &values(given), None, false).await.unwrap();
+    let session = open(script, given, None, false).await.unwrap();
     script.steps.lock().unwrap().extend(steps);
     session
 }
@@ -91,9 +98,9 @@ async fn other_errors_are_not_retried() {
     ] {
         let script = Script::new([]);
         let session = session(&script, &[], [fail(kind.clone())]).await;
-        let error = session.instances().unwrap().create(&spec()).await.unwrap_err();
+        let error = session.instances().unwrap().start("i-1").await.unwrap_err();
         assert_eq!((error.kind, error.message.as_str()), (kind, "the reason"));
-        assert_eq!(script.names(), ["create n"]);
+        assert_eq!(script.names(), ["start i-1"]);
     }
 }
 
@@ -103,7 +110,7 @@ async fn the_verification_of_credentials_is_retried_and_limited_as_well() {
     let opened = session(&script, &[(TIMEOUT, "5s")], []).await;
     assert_eq!((opened.account_info().id.as_str(), script.times()), ("A", vec![1.0, 8.0]));
     let script = Script::new([fail(ErrorKind::InvalidCredentials)]);
-    let refused = Session::open(&Scripted(script.clone()), &values(&[]), None, false).await;
+    let refused = open(&script, &[], None, false).await;
     assert_eq!(refused.err().unwrap().kind, ErrorKind::InvalidCredentials);
     assert_eq!(script.names(), ["close"]);
 }
@@ -121,7 +128,7 @@ async fn an_attempt_is_limited_in_time_and_create_to_ten_times_as_much() {
     let script = Script::new([]);
     let opened = session(&script, &[(TIMEOUT, "2s")], [Hang, Hang, Hang]).await;
     assert_eq!(opened.instances().unwrap().create(&spec()).await.unwrap_err().kind, ErrorKind::Timeout);
-    assert_eq!(script.times(), [0.0, 21.0, 43.0]);
+    assert_eq!(script.times(), [0.0, 21.0, 43.0, 63.0], "three attempts, and the list of what they made");
 
     let opened = session(&Script::new([]), &[(TIMEOUT, "0")], [Hang]).await;
     let day = sleep(Duration::from_secs(86_400));
@@ -129,20 +136,6 @@ async fn an_attempt_is_limited_in_time_and_create_to_ten_times_as_much() {
         answer = opened.instances().unwrap().get("i-1") => panic!("{answer:?}"),
         () = day => {}
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_id_of_a_failed_create_is_kept() {
-    let script = Script::new([]);
-    let partial = || Fail(Error::new(ErrorKind::Unavailable, "no start").after("i-1"));
-    let session = session(&script, &[], [partial(), Hang, fail(ErrorKind::Forbidden)]).await;
-    let error = session.instances().unwrap().create(&spec()).await.unwrap_err();
-    assert_eq!((error.kind, error.instance.as_deref()), (ErrorKind::Forbidden, Some("i-1")));
-    script.steps.lock().unwrap().extend([partial(), Hang, Hang]);
-    let error = session.instances().unwrap().create(&spec()).await.unwrap_err();
-    assert_eq!((error.kind, error.instance.as_deref()), (ErrorKind::Timeout, Some("i-1")));
-    script.steps.lock().unwrap().extend([partial()]);
-    assert_eq!(session.instances().unwrap().create(&spec()).await.unwrap().id, "i-1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,6 +152,20 @@ async fn a_command_that_may_have_run_is_not_repeated() {
         assert_eq!(script.names().len(), if kind.is_none() { 2 } else { 1 });
         assert_eq!(error.map(|error| error.kind), kind);
     }
+    let session = session(&Script::new([]), &[(TIMEOUT, "2s")], [Hang]).await;
+    let error = session.run_command().unwrap().run("i-1", &command).await.unwrap_err();
+    assert!(error.message.contains("no answer within 20s; "), "it has the limit of create: {error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_has_a_limit_of_its_own() {
+    let opened = session(&Script::new([]), &[(TIMEOUT, "0")], [Hang]).await;
+    let error = opened.close().await.unwrap_err();
+    assert_eq!(error.message, "close: no answer within 10s; it may have happened all the same");
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    let script = Script::new([fail(ErrorKind::InvalidCredentials), Hang]);
+    let error = open(&script, &[], None, false).await.err().unwrap();
+    assert_eq!((error.kind, script.names()), (ErrorKind::InvalidCredentials, vec!["close".to_owned()]));
 }
 
 /// Tries all operations that change something, and returns their results.
@@ -215,9 +222,6 @@ async fn attempts_are_spaced_by_the_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn another_account_is_refused() {
-    let open = async |script: &Arc<Script>, set: &[(&str, &str)], seen: Option<&str>| {
-        Session::open(&Scripted(script.clone()), &values(set), seen, false).await
-    };
     for (set, seen, words) in [
         (
             &[(ACCOUNT_ID, "B")][..],
@@ -225,7 +229,6 @@ async fn another_account_is_refused() {
             "the credentials belong to the account \"A\", but the setting accountID is \"B\": give the credentials of \"B\", or change \
              accountID if \"A\" is meant",
         ),
-        (&[(ACCOUNT_ID, "")], None, "the setting accountID is \"\""),
         (
             &[],
             Some("B"),
@@ -234,14 +237,14 @@ async fn another_account_is_refused() {
         (&[(ACCOUNT_ID, "A")], Some("B"), "the account was \"B\" when it was first used"),
     ] {
         let script = Script::new([]);
-        let error = open(&script, set, seen).await.err().unwrap();
+        let error = open(&script, set, seen, false).await.err().unwrap();
         assert_eq!(error.kind, ErrorKind::InvalidCredentials);
         assert!(error.message.contains(words), "{error}");
         let pinned = set.first().map(|(_, text)| *text).or(seen);
         assert_eq!(script.opened_for.lock().unwrap().as_deref(), pinned, "the driver looks at it by itself, too");
     }
     let script = Script::new([]);
-    let session = open(&script, &[(ACCOUNT_ID, "A")], Some("A")).await.unwrap();
+    let session = open(&script, &[(ACCOUNT_ID, "A")], Some("A"), false).await.unwrap();
     assert_eq!(session.account_info().id, "A");
     "C".clone_into(&mut script.account.lock().unwrap());
     assert_eq!(session.account().verify().await.unwrap_err().kind, ErrorKind::InvalidCredentials);
@@ -249,14 +252,14 @@ async fn another_account_is_refused() {
     assert_eq!(session.account().verify().await.unwrap_err().kind, ErrorKind::Internal);
 
     let script = Script::new([]);
-    let session = open(&script, &[], None).await.unwrap();
+    let session = open(&script, &[], None, false).await.unwrap();
     session.account().verify().await.unwrap();
     "C".clone_into(&mut script.account.lock().unwrap());
     let error = session.account().verify().await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidCredentials, "a session is of one account");
 
     let script = Script::new([fail(ErrorKind::InvalidCredentials)]);
-    let error = open(&script, &[], Some("B")).await.err().unwrap();
+    let error = open(&script, &[], Some("B"), false).await.err().unwrap();
     assert_eq!(error.message, "the account was \"B\" when it was first used: the reason");
 }
 
@@ -276,9 +279,6 @@ async fn an_answer_about_another_object_is_an_error_of_the_driver() {
         assert!(error.kind == ErrorKind::Internal && error.message.contains(words), "{error}");
         assert_eq!(error.instance.is_some(), other.id == "i-1", "the instance of a failed create is known");
     }
-    *script.other.lock().unwrap() = Some(instance("i-1", "made", "o"));
-    let spec = InstanceSpec { name: String::new(), ..spec() };
-    assert_eq!(instances.create(&spec).await.unwrap().name, "made");
     for error in [
         session.topology().region("q").await.err(),
         session.topology().zone("q").await.err(),
@@ -329,68 +329,5 @@ async fn what_is_in_flight_is_listed_also_while_the_session_is_in_use() {
         answer = session.instances().unwrap().get("i-1") => panic!("{answer:?}"),
         shown = shown(40) => assert_eq!(shown, ["get instance \"i-1\", attempt 2, for 40.0s"]),
     }
-    assert!(session.in_flight().is_empty() && session.in_flight_handle().list().is_empty(), "it was given up");
-}
-
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_trace_has_neither_secrets_nor_user_data() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let take = || String::from_utf8(std::mem::take(&mut *log.0.lock().unwrap())).unwrap();
-
-    let script = Script::new([]);
-    let given = [("token", "hunter2"), (ACCOUNT_ID, "A")];
-    let echo = Fail(Error::new(ErrorKind::Unavailable, "wrong token hunter2"));
-    // No other test traces: the first thread that comes to a line decides for all whether it is logged.
-    let opened = Session::open(&Scripted(script.clone()), &values(&given), None, true).await.unwrap();
-    script.steps.lock().unwrap().extend([echo, fail(ErrorKind::Forbidden)]);
-    let secret = Setting::new("password", Kind::Text, "").secret();
-    let options = BTreeMap::from([("password".to_owned(), "swordfish".to_owned())]);
-    let user_data = UserData::new(b"user: xyzzy".to_vec());
-    let options = Values::options(&[secret], &options).unwrap();
-    let error = opened.instances().unwrap().create(&InstanceSpec { user_data, options, ..spec() }).await.unwrap_err();
-    assert_eq!(error.message, "the reason (2 attempts)");
-    let command = ["login".to_owned(), "xyzzy".to_owned()];
-    opened.run_command().unwrap().run("i-1", &command).await.unwrap();
-    let text = take();
-    for hidden in ["hunter2", "swordfish", "xyzzy", "login"] {
-        assert!(!text.contains(hidden), "{hidden}: {text}");
-    }
-    for words in [
-        "open driver=\"scripted\" settings={\"accountID\": \"A\"",
-        "\"token\": \"(secret)\"",
-        "begin driver=\"scripted\" operation=\"verify credentials\" object=\"\" attempt=1",
-        "end driver=\"scripted\" operation=\"verify credentials\" object=\"\" attempt=1 duration=\"0.000s\" result=\"A\"",
-        "operation=\"create instance\" object=\"n\" attempt=1 request=InstanceSpec {",
-        "user_data: 11 bytes, sha256:",
-        "attempt=1 duration=\"0.000s\" class=\"Unavailable\" reason=\"wrong token (secret)\"",
-        "attempt=2 duration=\"0.000s\" class=\"Forbidden\"",
-        "operation=\"run command in instance\" object=\"i-1\" attempt=1 duration=\"0.000s\" result=\"exit code 3\"",
-    ] {
-        assert!(text.contains(words), "{words}: {text}");
-    }
-    let wrong = || Error::new(ErrorKind::InvalidCredentials, "wrong token hunter2");
-    let (at_open, at_verify) = (Script::new([]), Script::new([Fail(wrong())]));
-    *at_open.unopened.lock().unwrap() = Some(wrong());
-    for script in [at_open, at_verify] {
-        let error = Session::open(&Scripted(script), &values(&given), None, false).await.err().unwrap();
-        assert_eq!((error.message.as_str(), take().as_str()), ("wrong token (secret)", ""));
-    }
+    assert!(handle.list().is_empty(), "it was given up");
 }

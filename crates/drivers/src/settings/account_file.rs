@@ -65,7 +65,7 @@ impl AccountFile {
                 let message = format!("another account has the name {name:?}: rename one");
                 return Err(Problem { place: place(index, &["name"]), message });
             }
-            if let Some(id) = account.settings.get(ACCOUNT_ID) {
+            if let Some(id) = account.settings.get(ACCOUNT_ID).filter(|id| !id.is_empty()) {
                 let add = ids.add(account, id);
                 add.map_err(|message| Problem { place: place(index, &["settings", ACCOUNT_ID]), message })?;
             }
@@ -112,8 +112,8 @@ fn all<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     if words.is_empty() { "the file has no accounts".to_owned() } else { format!("the file has {}", words.join(", ")) }
 }
 
-/// Refuses two accounts of one driver that have the same id: each instance would be in both. Takes accounts with the ids that
-/// the cloud gave when their credentials were verified.
+/// Refuses two accounts of one driver that have the same id or the same part: its instances would be in both. Takes accounts with
+/// the ids that the cloud gave when their credentials were verified, `AccountInfo::ids`: a pair for each id.
 pub fn check_account_ids<'a>(verified: impl IntoIterator<Item = (&'a Account, &'a str)>) -> Result<(), Problem> {
     let mut ids = Ids::default();
     verified.into_iter().try_for_each(|(account, id)| ids.add(account, id).map_err(Problem::new))
@@ -127,8 +127,11 @@ impl<'a> Ids<'a> {
     fn add(&mut self, account: &'a Account, id: &'a str) -> Result<(), String> {
         let Account { name, driver, .. } = account;
         match self.0.insert((driver, id), name) {
-            Some(other) => Err(format!("{other:?} and {name:?} are one account of {driver}, {id:?}: remove one")),
-            None => Ok(()),
+            // A part of an account may have its id.
+            Some(other) if other != name => Err(format!(
+                "{other:?} and {name:?} are one account of {driver} or have a part in common, {id:?}: remove one"
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -254,7 +257,7 @@ accounts:
             (
                 "accounts:\n- {name: a, driver: d, settings: {accountID: 7}}\n- name: ü\n  driver: d\n  settings: \
                  {accountID: \"7\"}\n",
-                "5:25: \"a\" and \"ü\" are one account of d, \"7\": remove one",
+                "5:25: \"a\" and \"ü\" are one account of d or have a part in common, \"7\": remove one",
             ),
             (
                 "accounts:\n- nmae: a\n",
@@ -281,7 +284,25 @@ accounts:
         let ids = |ids: [&'static str; 3]| check_account_ids(file.accounts().iter().zip(ids));
         assert_eq!(ids(["1", "2", "1"]), Ok(()), "the accounts of two drivers have nothing in common");
         let problem = ids(["1", "1", "2"]).unwrap_err().to_string();
-        assert_eq!(problem, "\"prod\" and \"test\" are one account of docker, \"1\": remove one");
+        assert_eq!(
+            problem,
+            "\"prod\" and \"test\" are one account of docker or have a part in common, \"1\": remove one"
+        );
+        let prod = &file.accounts()[0];
+        let test = &file.accounts()[1];
+        let parts = [(prod, "A+B"), (prod, "A"), (prod, "B")];
+        assert_eq!(
+            check_account_ids([(prod, "A"), (prod, "A"), (test, "B")]),
+            Ok(()),
+            "an account that is its only part"
+        );
+        let problem = check_account_ids(parts.into_iter().chain([(test, "B")])).unwrap_err().to_string();
+        assert_eq!(
+            problem,
+            "\"prod\" and \"test\" are one account of docker or have a part in common, \"B\": remove one"
+        );
+        let unset = "accounts:\n- {name: a, driver: d, settings: {accountID: ''}}\n- {name: b, driver: d, settings: {accountID: ''}}\n";
+        assert_eq!(AccountFile::parse(unset).unwrap().accounts().len(), 2, "an empty text is not given");
     }
 
     #[test]

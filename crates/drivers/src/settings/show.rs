@@ -111,7 +111,8 @@ fn entries(driver: &str, settings: Vec<&Setting>, values: &Values, format: Forma
 fn comment(setting: &Setting) -> Vec<String> {
     const WIDTH: usize = 96;
     let required = if setting.required { ", required" } else { "" };
-    let default = setting.default.as_ref().map(|default| format!(", default {default:?}")).unwrap_or_default();
+    let default = setting.default.as_ref().filter(|_| !setting.secret);
+    let default = default.map(|default| format!(", default {default:?}")).unwrap_or_default();
     let Setting { name, kind, help, .. } = setting;
     let text = format!("{name} ({}{required}{default}): {help}", kind.words());
     wrap(&printable(&text), WIDTH)
@@ -131,7 +132,7 @@ mod tests {
             Setting::new("host", Kind::Text, "The address.\nA second line.").required(),
             Setting::with_default("labels", Kind::List, "a=b,c", "Labels\u{1b}[2J for 'people'."),
             Setting::new("token", Kind::Text, "The token.").required().secret(),
-            Setting::new("pin", Kind::Text, "Another one.").secret(),
+            Setting::with_default("pin", Kind::Text, "swordfish", "Another one.").secret(),
         ]
     }
 
@@ -153,6 +154,7 @@ mod tests {
         let read = String::from_utf8(output.stdout).unwrap();
         assert_eq!(read, format!("{}|1m|a=b,c|", GIVEN[0].1), "{text}");
         let bare = shown(&[], Format::Env);
+        assert!(!bare.contains("swordfish"), "{bare}");
         assert!(bare.contains("\n# MY_CLOUD_HOST=\n") && bare.contains("\nMY_CLOUD_READ_ONLY=false\n"), "{bare}");
     }
 
@@ -170,14 +172,14 @@ mod tests {
             config_map.contains("  # MY_CLOUD_ACCOUNT_ID: \"\"\n") && !config_map.contains("TOKEN"),
             "{config_map}"
         );
-        let data = json!({"MY_CLOUD_TOKEN": "hunter2"});
+        let data = json!({"MY_CLOUD_TOKEN": "hunter2", "MY_CLOUD_PIN": "swordfish"});
         let expected = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
         assert_eq!(yaml::from_str::<Value>(&secret).unwrap(), expected, "{secret}");
         let bare = shown(&[], Format::Secret);
         assert!(
             bare.ends_with(
                 "  # token (a text, required): The token.\n  # MY_CLOUD_TOKEN: \"\"\n  # pin (a text): \
-            Another one.\n  # MY_CLOUD_PIN: \"\"\n"
+            Another one.\n  MY_CLOUD_PIN: \"swordfish\"\n"
             ),
             "{bare}"
         );

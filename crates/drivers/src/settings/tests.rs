@@ -49,7 +49,7 @@ fn flag_and_variable_follow_from_the_name() {
 #[test]
 fn the_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default() {
     let mut given = Given {
-        flags: texts(&[("timeout", "1s"), ("host", "")]),
+        flags: texts(&[("timeout", "1s"), ("host", "a")]),
         environment: texts(&[("timeout", "2s"), ("host", "b")]),
         file: texts(&[("timeout", "3s"), ("host", "c")]),
     };
@@ -57,14 +57,14 @@ fn the_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_d
         let values = Values::resolve("docker", &settings(), given).unwrap();
         (values.duration(TIMEOUT).unwrap().as_secs(), values.text("host").unwrap().to_owned())
     };
-    assert_eq!(resolved(&given), (1, String::new()), "an empty text is a value as well");
-    given.flags.clear();
-    assert_eq!(resolved(&given), (2, "b".to_owned()));
-    given.environment.clear();
+    assert_eq!(resolved(&given), (1, "a".to_owned()));
+    given.flags = texts(&[("timeout", ""), ("host", "")]);
+    assert_eq!(resolved(&given), (2, "b".to_owned()), "an empty text is not given");
+    given.environment = given.flags.clone();
     assert_eq!(resolved(&given), (3, "c".to_owned()));
     given.file.remove("timeout");
     assert_eq!(resolved(&given), (30, "c".to_owned()));
-    given.file.clear();
+    given.file = texts(&[("host", ""), ("timeout", "")]);
     let problem = Values::resolve("docker", &settings(), &given).unwrap_err();
     assert_eq!(problem.to_string(), "host is missing: give the flag --host or the environment variable DOCKER_HOST");
 }
@@ -91,11 +91,9 @@ fn a_bad_value_is_an_error_that_names_its_origin() {
     for (name, text, problem) in [
         ("timeout", "5", "the flag --timeout: \"5\" is not a duration such as 30s"),
         ("timeout", "-5s", "the flag --timeout: \"-5s\" is not a duration such as 30s"),
-        ("timeout", "", "the flag --timeout: \"\" is not a duration such as 30s"),
         ("readOnly", "yes", "the flag --read-only: \"yes\" is not a boolean such as true"),
         ("operationsPerSecond", "-1", "the flag --operations-per-second: \"-1\" is not a whole number such as 10"),
         ("operationsPerSecond", "1\n2", "the flag --operations-per-second: \"1 2\" is not a whole number such as 10"),
-        ("certPath", "", "the flag --cert-path: \"\" is not a path"),
     ] {
         assert_eq!(resolve(&[(name, text)]).unwrap_err().to_string(), problem);
     }
@@ -130,7 +128,8 @@ fn a_secret_is_in_no_error_and_in_no_debug() {
     assert!(values.all().any(|one| one == ("token", "hunter2")) && values.secrets().eq(["hunter2"]));
     assert!(values.shown().any(|one| one == ("token", "(secret)")));
     assert!(values.shown().any(|one| one == ("host", "h")));
-    assert_eq!(resolve(&[("token", "abc")]).unwrap().secrets().count(), 0, "it is in many words");
+    assert_eq!(values.mask("wrong token hunter2 at h"), "wrong token (secret) at h");
+    assert_eq!(resolve(&[("token", "abc")]).unwrap().mask("wrong token abc"), "wrong token abc", "it is in many words");
     // Also one that the driver sets itself.
     let set = resolve(&[]).unwrap().with("token", "hunter2");
     let given = Given {
@@ -143,6 +142,19 @@ fn a_secret_is_in_no_error_and_in_no_debug() {
     for shown in [format!("{values:?}"), format!("{set:?}"), format!("{given:?}"), format!("{problem:?}")] {
         assert!(shown.contains("token") && !shown.contains("hunter2"), "{shown}");
     }
+}
+
+#[test]
+fn a_secret_that_is_its_declared_default_is_none() {
+    let token = [Setting::with_default("token", Kind::Text, "fake-token", "The token.").secret()];
+    let mask = |given: &[(&str, &str)]| {
+        let values = Values::resolve("fake", &token, &Given { flags: texts(given), ..Given::default() }).unwrap();
+        assert!(values.shown().eq([("token", "(secret)")]));
+        values.mask("fake-token and hunter2")
+    };
+    assert_eq!(mask(&[]), "fake-token and hunter2");
+    assert_eq!(mask(&[("token", "fake-token")]), "fake-token and hunter2");
+    assert_eq!(mask(&[("token", "hunter2")]), "fake-token and (secret)");
 }
 
 #[test]
@@ -159,6 +171,7 @@ fn options_are_checked_as_settings_are() {
         (&[("privileged", "maybe")][..], "the option privileged: \"maybe\" is not a boolean such as true"),
         (&[("priviledged", "true")], "there is no option \"priviledged\" (did you mean `privileged`?)"),
         (&[], "the option command is missing"),
+        (&[("command", "")], "the option command is missing"),
     ] {
         assert_eq!(options(given).unwrap_err().to_string(), problem);
     }

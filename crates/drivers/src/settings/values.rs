@@ -1,10 +1,17 @@
 //! The values of settings: where they come from, and whether they are of the right types (pure).
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use thiserror::Error;
 
-use super::Setting;
+use super::{
+    Setting,
+    secrets::{MASK, Secrets},
+};
 use crate::{
     error::brief,
     text::{boolean, go, suggest::did_you_mean},
@@ -81,15 +88,15 @@ pub enum Problem {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Values {
     texts: BTreeMap<String, String>,
-    secrets: Vec<String>,
+    /// The declared defaults.
+    defaults: BTreeMap<String, String>,
+    /// The names of secret settings.
+    secrets: BTreeSet<String>,
 }
 
 impl fmt::Debug for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |(name, text): (&String, &String)| {
-            (name.clone(), if self.secrets.contains(name) { "(secret)".to_owned() } else { text.clone() })
-        };
-        f.debug_map().entries(self.texts.iter().map(shown)).finish()
+        f.debug_map().entries(self.shown()).finish()
     }
 }
 
@@ -119,7 +126,7 @@ impl fmt::Debug for Given {
 }
 
 impl Values {
-    /// Takes each setting's value from where it was given first, and checks it.
+    /// Takes each setting's value from where it was given first, and checks it. An empty text counts as not given.
     pub fn resolve<'a>(
         driver: &str,
         settings: impl IntoIterator<Item = &'a Setting> + Clone,
@@ -151,9 +158,15 @@ impl Values {
         for setting in settings {
             let (name, flag) = (setting.name.clone().into_owned(), setting.flag());
             if setting.secret {
-                values.secrets.push(name.clone());
+                values.secrets.insert(name.clone());
             }
-            let found = sources.iter().find_map(|(origin, texts)| Some((*origin, texts.get(&name)?)));
+            if let Some(default) = &setting.default {
+                values.defaults.insert(name.clone(), default.clone().into_owned());
+            }
+            let found = sources.iter().find_map(|(origin, texts)| {
+                let text = texts.get(&name).filter(|text| !text.is_empty())?;
+                Some((*origin, text))
+            });
             if let Some((origin, text)) = found {
                 if !setting.kind.accepts(text) {
                     let name = match (origin, driver) {
@@ -216,16 +229,24 @@ impl Values {
         self.texts.iter().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    /// The values of secrets, except those that are too short to be recognized in other texts.
+    /// The names and texts that differ from the declared default.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.all().filter(|(name, text)| self.defaults.get(*name).is_none_or(|default| default != text))
+    }
+
+    /// The values of secret settings. One that is the declared default is known to everybody, and is not secret.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        const SHORTEST: usize = 4;
-        self.secrets.iter().filter_map(|name| self.text(name)).filter(|text| text.len() >= SHORTEST)
+        self.changed().filter(|(name, _)| self.secrets.contains(*name)).map(|(_, text)| text)
+    }
+
+    /// Replaces the values of secret settings in a text, because clouds repeat them. Values of fewer than four bytes stay, and so does
+    /// a declared default.
+    pub fn mask(&self, text: &str) -> String {
+        Secrets::of(self.secrets()).mask(text)
     }
 
     /// All names and texts. Texts of secrets are replaced.
     pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.texts
-            .iter()
-            .map(|(name, text)| (name.as_str(), if self.secrets.contains(name) { "(secret)" } else { text.as_str() }))
+        self.all().map(|(name, text)| (name, if self.secrets.contains(name) { MASK } else { text }))
     }
 }

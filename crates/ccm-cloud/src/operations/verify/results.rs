@@ -5,7 +5,7 @@ use clap::ValueEnum;
 
 use crate::{
     output::{Format, table},
-    text::output::{Failure, Suite, junit},
+    text::output::{Failure, Outcome as Ended, Suite, junit},
 };
 
 /// The format of the results.
@@ -31,12 +31,20 @@ pub(super) fn is_good(Report { results, left, .. }: &Report) -> bool {
 }
 
 impl ReportFormat {
-    pub(super) fn write(self, report: &Report) -> anyhow::Result<String> {
+    /// The format of what is no result of a check; `None` for JUnit, which has only results.
+    pub(super) fn of_values(self) -> Option<Format> {
         match self {
-            Self::Table => Ok(for_people(report)),
-            Self::Json => Format::Json.write(report, String::new),
-            Self::Yaml => Format::Yaml.write(report, String::new),
-            Self::Junit => Ok(for_junit(report)),
+            Self::Table => Some(Format::Table),
+            Self::Json => Some(Format::Json),
+            Self::Yaml => Some(Format::Yaml),
+            Self::Junit => None,
+        }
+    }
+
+    pub(super) fn write(self, report: &Report) -> anyhow::Result<String> {
+        match self.of_values() {
+            Some(format) => format.write(report, || for_people(report)),
+            None => Ok(for_junit(report)),
         }
     }
 }
@@ -61,23 +69,25 @@ fn for_people(Report { results, left, .. }: &Report) -> String {
 }
 
 fn for_junit(Report { driver, results, left, .. }: &Report) -> String {
-    let failures = |problems: &[String], text: &str| -> Vec<_> {
-        problems.iter().map(|message| Failure { message: message.clone(), text: text.to_owned() }).collect()
+    // One failure with every problem: several failures would be several cases of one name.
+    let failed = |problems: &[String], note: String| {
+        let message = problems.first().cloned().unwrap_or_default();
+        Ended::Run(vec![Failure { message, text: problems.join("\n") + "\n" + &note }])
     };
     let mut cases: Vec<_> = results
         .iter()
         .map(|(check, outcome)| {
-            let name = format!("{} {}", check.id, check.name);
-            match outcome {
-                Outcome::Passed => (name, Vec::new()),
-                Outcome::Failed(problems) => (name, failures(problems, check.protects)),
-                // Readers show the names of cases that have no failure.
-                Outcome::NotRun(reason) => (format!("{name} (not run: {reason})"), Vec::new()),
-            }
+            let ended = match outcome {
+                Outcome::Passed => Ended::Run(Vec::new()),
+                Outcome::Failed(problems) => failed(problems, format!("protects from: {}", check.protects)),
+                Outcome::NotRun(reason) => Ended::Skipped(reason.clone()),
+            };
+            (format!("{} {}", check.id, check.name), ended)
         })
         .collect();
     if !left.is_empty() {
-        cases.push(("every instance of the run is deleted".to_owned(), failures(left, "it could not be deleted")));
+        let name = "every instance of the run is deleted".to_owned();
+        cases.push((name, failed(left, "these instances could not be deleted".to_owned())));
     }
     junit(&[Suite { name: format!("ccm-cloud {driver} verify"), cases }])
 }
@@ -119,12 +129,36 @@ mod tests {
         let report = report(vec![Outcome::Passed, failed(), not_run()], &["left-1"]);
         for format in [ReportFormat::Table, ReportFormat::Json, ReportFormat::Yaml, ReportFormat::Junit] {
             let text = format.write(&report).unwrap();
-            let not_run = if matches!(format, ReportFormat::Json | ReportFormat::Yaml) { "notRun" } else { "not run" };
+            let not_run = match format {
+                ReportFormat::Table => "not run",
+                ReportFormat::Json | ReportFormat::Yaml => "notRun",
+                ReportFormat::Junit => "skipped",
+            };
             for part in ["got two", not_run, "no second image", "left-1", CHECKS[0].name] {
                 assert!(text.contains(part), "{format:?} lacks {part}: {text}");
             }
         }
-        assert!(for_junit(&report).contains("failures=\"3\""));
         assert!(for_people(&report).contains("\n1 passed, 1 failed, 1 not run\n"));
+    }
+
+    #[test]
+    fn junit_has_one_case_for_each_check_whose_name_does_not_change() {
+        let names = |outcomes: Vec<Outcome>| {
+            let xml = for_junit(&report(outcomes, &[]));
+            xml.lines()
+                .filter_map(|line| line.trim().strip_prefix("<testcase ")?.split_once("name=\"I"))
+                .map(|(_, name)| name.split('"').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = CHECKS[..3].iter().map(|check| format!("{} {}", &check.id[1..], check.name)).collect();
+        assert_eq!(names(vec![Outcome::Passed, failed(), not_run()]), expected);
+        assert_eq!(names(vec![not_run(), Outcome::Passed, failed()]), expected);
+        let xml = for_junit(&report(vec![Outcome::Passed, failed(), not_run()], &["left-1"]));
+        for part in [
+            "tests=\"4\" failures=\"2\" skipped=\"1\"",
+            "message=\"got two\">got two&#10;and &lt;three&gt;&#10;protects",
+        ] {
+            assert!(xml.contains(part), "{part}: {xml}");
+        }
     }
 }

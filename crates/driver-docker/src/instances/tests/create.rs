@@ -52,6 +52,10 @@ impl Store {
             all.push(described(&id, name, "created", &asked.json()["Labels"]));
             return Some(Reply::Json(201, json!({"Id": id})));
         }
+        if let Some(path) = asked.line.strip_prefix("DELETE /containers/") {
+            all.retain(|one| !path.starts_with(one["Id"].as_str().unwrap()));
+            return Some(Reply::Json(204, Value::Null));
+        }
         if let Some(path) = asked.line.strip_prefix("PUT /containers/") {
             // Nothing below /var/lib exists.
             let is_there = path.ends_with("path=%2Fvar%2Flib");
@@ -86,6 +90,11 @@ fn spec() -> InstanceSpec {
         user_data: UserData::new(b"#cloud-config\n".to_vec()),
         ..InstanceSpec::default()
     }
+}
+
+/// With two networks.
+fn spec_of_two() -> InstanceSpec {
+    InstanceSpec { networks: vec!["one".to_owned(), "two".to_owned()], ..spec() }
 }
 
 async fn create(engine: &StandIn, spec: &InstanceSpec) -> Result<Instance> {
@@ -144,6 +153,97 @@ async fn calls_at_once_make_one() {
     });
     create(&engine, &spec).await.unwrap();
     assert_eq!(store.statuses(), ["running"]);
+}
+
+#[tokio::test]
+async fn calls_at_once_do_each_step_once() {
+    let (engine, spec) = (Store::default().start(), spec_of_two());
+    let driver = engine.driver().await;
+    let all = instances(&*driver);
+    let (first, second) = tokio::join!(all.create(&spec), all.create(&spec));
+    assert_eq!(first.unwrap(), second.unwrap());
+    let lines = changes(&engine);
+    let count = |end: &str| lines.iter().filter(|line| line.ends_with(end)).count();
+    assert_eq!([count("/connect"), count("nocloud"), count("/start")], [1, 1, 1], "{lines:?}");
+}
+
+#[tokio::test]
+async fn what_another_process_finishes_is_left_alone() {
+    for status in [200, 403] {
+        let store = Store::default();
+        let shared = store.clone();
+        let engine = StandIn::start(move |asked| {
+            if asked.line.ends_with("/connect") {
+                shared.all.lock().unwrap()[0]["State"]["Status"] = "running".into();
+                return Some(Reply::Json(status, json!({"message": "container is in the network already"})));
+            }
+            shared.answer(asked)
+        });
+        let made = create(&engine, &spec_of_two()).await.unwrap();
+        assert_eq!(made.state, ccm_drivers::contract::State::Running);
+        let lines = changes(&engine);
+        assert!(!lines.iter().any(|line| line.starts_with("PUT ") || line.ends_with("/start")), "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_processes_do_not_make_two_of_one_key() {
+    for (status, is_left) in [(204, false), (409, true)] {
+        let store = Store::default();
+        let shared = store.clone();
+        let engine = StandIn::start(move |asked| {
+            if asked.line.starts_with("DELETE ") && is_left {
+                return Some(Reply::Json(status, json!({"message": "You cannot remove a running container x"})));
+            }
+            let reply = shared.answer(asked);
+            if asked.line.starts_with("POST /containers/create") {
+                let other = described(&id('f'), "node-9", "created", &json!({Marks::OWNER: "uid-1"}));
+                shared.all.lock().unwrap().push(other);
+            }
+            reply
+        });
+        let error = fails(&engine, &spec()).await;
+        assert_eq!(error.kind, ErrorKind::AlreadyExists);
+        assert!(error.message.contains(&id('f')), "{error}");
+        assert_eq!(error.instance.is_some(), is_left);
+        let lines = changes(&engine);
+        assert!(lines[1].starts_with("DELETE ") && lines[1].ends_with("?v=1") && lines.len() == 2, "{lines:?}");
+        assert_eq!(store.statuses().len(), 1 + usize::from(is_left));
+        if is_left {
+            let error = fails(&engine, &spec()).await;
+            assert_eq!(error.kind, ErrorKind::AlreadyExists);
+            assert!(error.message.contains(&id('f')) && error.message.contains(&format!("{:064x}", 10)), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_hides_no_container() {
+    for status in [201, 500, 502, 408] {
+        let store = Store::default();
+        let engine = store.start();
+        store.fails("POST /containers/create", true, status, "x");
+        create(&engine, &spec()).await.unwrap();
+        assert_eq!(store.statuses(), ["running"], "{status}");
+    }
+    // A refusal is one.
+    let store = Store::default();
+    let engine = store.start();
+    store.fails("POST /containers/create", false, 400, "invalid");
+    assert_eq!(fails(&engine, &spec()).await.kind, ErrorKind::InvalidArgument("options".to_owned()));
+    let lists = engine.requests().iter().filter(|line| line.contains("/containers/json")).count();
+    assert_eq!(lists, 2, "nothing is looked for after it");
+}
+
+#[tokio::test]
+async fn what_does_not_start_has_to_be_made_again() {
+    let store = Store::default();
+    let engine = store.start();
+    store.fails("POST /containers/0", false, 500, "Bind for 127.0.0.1:80 failed: port is already allocated");
+    let error = fails(&engine, &spec()).await;
+    assert_eq!(error.kind, ErrorKind::InvalidArgument("ports".to_owned()));
+    assert!(error.message.ends_with("delete it, then create it with another value of ports"), "{error}");
+    assert!(error.instance.is_some());
 }
 
 #[tokio::test]
@@ -210,12 +310,21 @@ async fn one_that_was_stopped_is_returned_as_it_is() {
 
 #[tokio::test]
 async fn one_that_is_deleted_meanwhile_is_never_not_found() {
-    let store = Store::default();
-    let engine = store.start();
-    store.fails("PUT /containers/", false, 404, "No such container: x");
-    let error = fails(&engine, &spec()).await;
-    assert_eq!(error.kind, ErrorKind::Unavailable);
-    assert!(error.instance.is_some());
+    for message in ["No such container: ", "Could not find the file / in container "] {
+        let shared = Store::default();
+        let engine = StandIn::start(move |asked| {
+            let mut answer = shared.answer(asked);
+            if asked.line.starts_with("PUT /containers/") {
+                let gone = shared.all.lock().unwrap().pop();
+                let id = asked.line.split('/').nth(2)?;
+                answer = gone.map(|_| Reply::Json(404, json!({"message": format!("{message}{id}")}))).or(answer);
+            }
+            answer
+        });
+        let error = fails(&engine, &spec()).await;
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains("deleted at the same time") && error.instance.is_some(), "{error}");
+    }
 }
 
 #[tokio::test]

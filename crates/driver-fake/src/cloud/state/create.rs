@@ -5,13 +5,10 @@ use std::{collections::HashSet, net::Ipv4Addr};
 use ccm_drivers::contract::{ResourceKind, Zone};
 
 use super::{Code, Failure, Machine, State, bytes_of, now, random};
-use crate::protocol::{self, Instance, NewInstance};
-
-/// The maximum number of bytes of user data.
-const MOST_OF_USER_DATA: usize = 64 << 10;
+use crate::protocol::{self, Instance, MAX_USER_DATA, NewInstance};
 
 /// The maximum number of processors of an instance.
-const MOST_CPUS: u64 = 256;
+const MAX_CPUS: u64 = 256;
 
 impl State {
     /// Makes an instance that was never started.
@@ -34,11 +31,11 @@ impl State {
         let its_type = exists(ResourceKind::InstanceType, "instanceType", &instance_type)?;
         let own = || its_type.details.get("cpus").and_then(|cpus| cpus.parse().ok());
         let cpus = cpus.or_else(own).unwrap_or(1);
-        if !(1..=MOST_CPUS).contains(&cpus) {
-            return Err(invalid("cpus", format!("{cpus} processors: 1 to {MOST_CPUS} are possible")));
+        if !(1..=MAX_CPUS).contains(&cpus) {
+            return Err(invalid("cpus", format!("{cpus} processors: 1 to {MAX_CPUS} are possible")));
         }
-        if bytes_of(&user_data).is_none_or(|bytes| bytes.len() > MOST_OF_USER_DATA) {
-            let most = MOST_OF_USER_DATA >> 10;
+        if bytes_of(&user_data).is_none_or(|bytes| bytes.len() > MAX_USER_DATA) {
+            let most = MAX_USER_DATA >> 10;
             return Err(invalid("userData", format!("the user data is not hexadecimal, or longer than {most} KiB")));
         }
         let mut addresses = Vec::new();

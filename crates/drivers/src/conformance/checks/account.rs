@@ -40,7 +40,9 @@ fn with_wrong_secrets(context: &Context<'_>) -> std::result::Result<Values, Stop
     if any {
         return Ok(values);
     }
-    Err(Stop::NotRun("no setting that has a value is a secret text: give values with wrong credentials".to_owned()))
+    Err(Stop::NotRun(
+        "no setting that has a value is a secret text: give wrong credentials with --wrong NAME=VALUE".to_owned(),
+    ))
 }
 
 pub(super) async fn another_account(context: &Context<'_>) -> Verdict {

@@ -17,8 +17,10 @@ pub(super) async fn twice_is_one(context: &Context<'_>) -> Verdict {
     let first = client.create(&spec).await;
     let first = first.map_err(|error| Stop::Failed(format!("create: expected an instance, seen {}", shown(&error))))?;
     let first = context.is_own(first, &spec)?;
-    let anew = context.direct().await?;
-    for (who, again) in [("", client.create(&spec).await), (" with a driver opened anew", anew.create(&spec).await)] {
+    let reopened = context.direct().await?;
+    for (who, again) in
+        [("", client.create(&spec).await), (" with a newly opened driver", reopened.create(&spec).await)]
+    {
         let same = again.as_ref().is_ok_and(|again| again.id == first.id);
         context.demand(same, || format!("create repeated{who}: expected {:?}, seen {}", first.id, id_of(&again)));
     }
@@ -107,7 +109,9 @@ pub(super) async fn settings_do_not_stick(context: &Context<'_>) -> Verdict {
     });
     if between.image == before.image {
         let image = &before.image;
-        let reason = format!("all instances have the image {image:?}, so images cannot be compared: give another one");
+        let reason = format!(
+            "all instances have the image {image:?}, so images cannot be compared: give another one with --other-image"
+        );
         return Err(Stop::NotRun(reason));
     }
     Ok(())

@@ -1,14 +1,12 @@
 //! Answers of the cloud that are none.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::sync::Arc;
 
-use futures::FutureExt;
-
-use super::{Context, Operation, Proxied, Verdict, seen, words_of};
+use super::{Context, Operation, Proxied, Verdict, caught, seen};
 use crate::{conformance::proxy::Fault, contract::ErrorKind};
 
-/// The most answers that an operation is let have before the garbage.
-const MOST_TURNS: usize = 12;
+/// The maximum number of answers that an operation is let have before the garbage.
+const MAX_TURNS: usize = 12;
 
 /// The length of a line without an end.
 const LONG: usize = 256 << 10;
@@ -65,7 +63,7 @@ pub(super) async fn does_not_panic(context: &Context<'_>) -> Verdict {
     }
     for operation in &operations {
         let is_create = matches!(operation, Operation::Create(_));
-        let mut most = MOST_TURNS;
+        let mut most = MAX_TURNS;
         for answer in answers().into_iter().take(if is_create { FOR_CREATE } else { usize::MAX }) {
             for turns in 0..most {
                 proxy.set(Fault::Garbage(turns, Arc::clone(&answer.bytes)));
@@ -76,9 +74,9 @@ pub(super) async fn does_not_panic(context: &Context<'_>) -> Verdict {
                     result
                 };
                 let what = || format!("{operation}, answered with {} after {turns} answers", answer.name);
-                match AssertUnwindSafe(asked).catch_unwind().await {
+                match caught(asked).await {
                     Err(panic) => {
-                        context.problem(format!("{}: it panicked: {}", what(), words_of(&*panic)));
+                        context.problem(format!("{}: {panic}", what()));
                         break;
                     }
                     Ok(result) => {

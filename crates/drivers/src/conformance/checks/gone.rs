@@ -1,7 +1,7 @@
 //! What is gone: for each operation, and from every read.
 
-use super::{Context, Operation, Verdict, owned_by, seen, shown};
-use crate::contract::{Error, Filter, Instance, Result};
+use super::{Client, Context, Operation, Verdict, owned_by, seen, shown};
+use crate::contract::{Error, ErrorKind, Filter, Instance, Inventory, Result};
 
 /// A label of the first instance of a name, which the second has not.
 const FIRST: &str = "ccm-cloud-verify-first";
@@ -9,11 +9,11 @@ const FIRST: &str = "ccm-cloud-verify-first";
 pub(super) async fn delete_twice_succeeds(context: &Context<'_>) -> Verdict {
     let client = context.direct().await?;
     let own = context.make(&client, &context.spec(1)).await?;
-    let anew = context.direct().await?;
+    let reopened = context.direct().await?;
     for (which, deleted) in [
         ("the first delete", client.delete(&own.id).await),
         ("the second delete", client.delete(&own.id).await),
-        ("the third delete, with a driver opened anew,", anew.delete(&own.id).await),
+        ("the third delete, with a newly opened driver,", reopened.delete(&own.id).await),
     ] {
         context
             .demand(deleted.is_ok(), || format!("{which} of {:?}: expected success, seen {}", own.id, seen(&deleted)));
@@ -40,14 +40,37 @@ pub(super) async fn is_not_found(context: &Context<'_>) -> Verdict {
     }
     let nowhere = format!("ccm-verify-{}-nowhere", context.plan.run);
     for (what, result) in [
-        ("the zones of a region", client.zones(Some(&nowhere)).await.map(drop)),
         ("get of a region", client.driver().topology().region(&nowhere).await.map(drop)),
         ("get of a zone", client.driver().topology().zone(&nowhere).await.map(drop)),
     ] {
         let not_found = matches!(&result, Err(error) if error.is_not_found());
         context.demand(not_found, || format!("{what} that does not exist: expected NotFound, seen {}", seen(&result)));
     }
+    lists_know_their_places(context, &client, &nowhere).await;
     Ok(())
+}
+
+/// Demands that a list of a region or a zone that does not exist is refused: it is empty for a typo only, and a list that is empty
+/// or `NotFound` may lead to deletions.
+async fn lists_know_their_places(context: &Context<'_>, client: &Client<'_>, nowhere: &str) {
+    let place = || Some(nowhere.to_owned());
+    let (region, zone) =
+        (Filter { region: place(), ..Filter::default() }, Filter { zone: place(), ..Filter::default() });
+    let mut lists = vec![
+        ("region", "zones", client.zones(Some(nowhere)).await.map(drop)),
+        ("region", "instances", client.list(&region).await.map(drop)),
+        ("zone", "instances", client.list(&zone).await.map(drop)),
+    ];
+    for kind in client.driver().inventory().map(Inventory::kinds).unwrap_or_default() {
+        lists.push(("region", kind.plural(), client.resources(*kind, Some(nowhere)).await.map(drop)));
+    }
+    for (field, what, result) in lists {
+        let refused = matches!(&result, Err(Error { kind: ErrorKind::InvalidArgument(found), .. }) if found == field);
+        context.demand(refused, || {
+            let seen = seen(&result);
+            format!("the list of {what} of a {field} that does not exist: expected InvalidArgument of {field:?}, seen {seen}")
+        });
+    }
 }
 
 pub(super) async fn from_the_next_read(context: &Context<'_>) -> Verdict {

@@ -20,7 +20,9 @@ pub(super) async fn are_unique(context: &Context<'_>) -> Verdict {
         }
         let all = client.list(&Filter::default()).await.map_err(not_run("list"))?;
         once(context, "instances", all.iter().map(|one| one.id.clone()));
-        once(context, "providerIDs", all.into_iter().map(|one| one.provider_id));
+        // Instances that others have made become no nodes.
+        let owned = all.into_iter().filter(|one| one.marks.owner.is_some());
+        once(context, "owned instances (providerID)", owned.map(|one| one.provider_id));
     }
     Ok(())
 }
@@ -114,12 +116,12 @@ pub(super) async fn are_stable(context: &Context<'_>) -> Verdict {
 
 /// Demands that each way to read an instance gives the same ids.
 async fn is_same(context: &Context<'_>, client: &Client<'_>, own: &Instance, when: &str) -> Verdict {
-    let anew = context.direct().await?;
+    let reopened = context.direct().await?;
     let listed = context.own(client, &context.spec(1)).await?;
     let listed = listed.into_iter().next().ok_or_else(|| Error::not_found("it is not in the list"));
     for (what, read) in [
         ("get", client.get(&own.id).await),
-        ("get with a driver opened anew", anew.get(&own.id).await),
+        ("get with a newly opened driver", reopened.get(&own.id).await),
         ("the list", listed),
     ] {
         let ids = |one: &Instance| format!("{:?} with the providerID {:?}", one.id, one.provider_id);

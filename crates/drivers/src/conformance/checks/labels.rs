@@ -52,11 +52,15 @@ pub(super) async fn round_trip(context: &Context<'_>) -> Verdict {
             format!("the list with {}: expected only instances that fit, seen {others} others", words(&filter))
         });
     }
-    for filter in [
+    let mut others = vec![
         Filter { labels: of(crate::conformance::RUN_LABEL, "another-run"), ..owned_by(&spec) },
         Filter { owner: Some(format!("{}-of-another", spec.key)), ..Filter::default() },
-        Filter { region: Some("no-such-region".to_owned()), ..owned_by(&spec) },
-    ] {
+    ];
+    let regions = client.regions().await.into_iter().flatten().map(|region| region.id).filter(|id| *id != made.region);
+    others.extend(regions.take(1).map(|region| Filter { region: Some(region), ..owned_by(&spec) }));
+    let zones = client.zones(None).await.into_iter().flatten().map(|zone| zone.id).filter(|id| *id != made.zone);
+    others.extend(zones.take(1).map(|zone| Filter { zone: Some(zone), ..owned_by(&spec) }));
+    for filter in others {
         let listed = client.list(&filter).await;
         let is_there = listed.as_ref().is_ok_and(|all| all.iter().any(|one| one.id == made.id));
         context.demand(!is_there, || {

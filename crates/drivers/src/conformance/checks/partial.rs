@@ -3,8 +3,8 @@
 use super::{Context, Proxied, Stop, Verdict, seen, shown};
 use crate::{conformance::proxy::Fault, contract::State};
 
-/// The most requests of one create.
-const MOST_TURNS: usize = 40;
+/// The maximum number of requests of one create.
+const MAX_TURNS: usize = 40;
 
 /// After each number of answers the connection is cut before the next request is sent. So an instance that exists is one whose
 /// creation was answered, and its id is known.
@@ -16,7 +16,7 @@ pub(super) async fn create_returns_the_id(context: &Context<'_>) -> Verdict {
     context.runs(&direct, &whole).await?;
     context.remove(&direct, &whole).await?;
     let Proxied { proxy, values, .. } = context.proxied().await?;
-    for turns in 0..MOST_TURNS {
+    for turns in 0..MAX_TURNS {
         proxy.set(Fault::Cut(turns));
         let broken = async {
             let client = context.open(&values).await?;
@@ -64,5 +64,5 @@ pub(super) async fn create_returns_the_id(context: &Context<'_>) -> Verdict {
             context.remove(&direct, one).await?;
         }
     }
-    Err(Stop::Failed(format!("create: expected at most {MOST_TURNS} requests, seen more")))
+    Err(Stop::Failed(format!("create: expected at most {MAX_TURNS} requests, seen more")))
 }

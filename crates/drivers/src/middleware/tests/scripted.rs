@@ -23,6 +23,8 @@ pub(super) struct Script {
     pub(super) account: Mutex<String>,
     /// Replaces the id, the name and the owner of instances in answers.
     pub(super) other: Mutex<Option<Instance>>,
+    /// The instances that are listed.
+    pub(super) listed: Mutex<Vec<Instance>>,
     /// Why the driver cannot be opened.
     pub(super) unopened: Mutex<Option<Error>>,
     /// The setting accountID that the driver was opened with.
@@ -42,6 +44,7 @@ impl Script {
             calls: Mutex::default(),
             account: Mutex::new("A".to_owned()),
             other: Mutex::default(),
+            listed: Mutex::new(vec![instance("i-1", "n", "elsewhere")]),
             unopened: Mutex::default(),
             opened_for: Mutex::default(),
             read_only,
@@ -187,7 +190,7 @@ pub(super) fn instance(id: &str, name: &str, owner: &str) -> Instance {
 impl Instances for Scripted {
     async fn list(&self, filter: &Filter) -> Result<Vec<Instance>> {
         self.0.step("list", filter.name.as_deref().unwrap_or_default()).await?;
-        Ok(vec![instance("i-1", "n", "o")])
+        Ok(self.0.listed.lock().unwrap().clone())
     }
 
     async fn get(&self, id: &str) -> Result<Instance> {
