@@ -70,6 +70,7 @@ const PROGRAMS: &[&str] = &[
     "gcloud",
     "govc",
     "grep",
+    "hack/e2e/node.sh",
     "hcloud",
     "head",
     "helm",

@@ -23,15 +23,17 @@ pub(crate) fn named(name: &str) -> Option<&'static dyn DriverType> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use ccm_drivers::settings::problems;
+
     use super::*;
 
     #[test]
     fn names_are_unique_and_of_the_right_form() {
         let names: BTreeSet<_> = DRIVERS.iter().map(|driver| driver.name()).collect();
         assert_eq!(names.len(), DRIVERS.len());
-        for name in names {
-            let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            assert!(name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_allowed), "{name}");
+        for driver in DRIVERS.iter() {
+            let problems = problems(driver.name(), driver.settings(), driver.options());
+            assert!(problems.is_empty(), "{problems:?}");
         }
     }
 
