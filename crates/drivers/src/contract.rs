@@ -222,7 +222,8 @@ pub trait Instances: Send + Sync {
     /// others have made, is Forbidden.
     async fn delete(&self, id: &str) -> Result<()>;
 
-    /// Starts an instance; one that runs is a success. One without an owner is Forbidden, as for [`Instances::delete`].
+    /// Starts an instance; one that runs is a success. One without an owner is Forbidden, as for [`Instances::delete`]. One whose
+    /// creation has not finished may be `InvalidArgument` of the field `id`: `create` has to be repeated.
     async fn start(&self, id: &str) -> Result<()>;
 
     /// Stops an instance; one that is stopped is a success. One without an owner is Forbidden, as for [`Instances::delete`].

@@ -15,7 +15,6 @@ use crate::{
     flags::settings,
     output::{Output, table},
     terminal::print,
-    text::mask,
 };
 
 #[derive(Args, Debug)]
@@ -115,7 +114,7 @@ fn set(call: &Call) -> anyhow::Result<Vec<Set>> {
     let values = Values::resolve(name, &optional, &given)?;
     let with_value = |declaration: Declaration| {
         // An address may have a password.
-        let value = values.shown().find(|(name, _)| *name == declaration.name).map(|(_, value)| mask::message(value));
+        let value = values.shown().find(|(name, _)| *name == declaration.name).map(|(_, value)| value);
         let sources = [("flag", &given.flags), ("variable", &given.environment), ("file", &given.file)];
         let is_given =
             |texts: &BTreeMap<String, String>| texts.get(&declaration.name).is_some_and(|text| !text.is_empty());

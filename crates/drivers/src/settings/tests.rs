@@ -126,8 +126,10 @@ fn a_secret_is_in_no_error_and_in_no_debug() {
     let values = resolve(&[("token", "hunter2")]).unwrap();
     assert_eq!(values.text("token"), Some("hunter2"));
     assert!(values.all().any(|one| one == ("token", "hunter2")) && values.secrets().eq(["hunter2"]));
-    assert!(values.shown().any(|one| one == ("token", "(secret)")));
-    assert!(values.shown().any(|one| one == ("host", "h")));
+    assert!(values.shown().any(|one| one == ("token", "(secret)".to_owned())));
+    assert!(values.shown().any(|one| one == ("host", "h".to_owned())));
+    let url = resolve(&[("host", "tcp://root:hunter2@h")]).unwrap();
+    assert!(!format!("{url:?}").contains("hunter2"), "{url:?}");
     assert_eq!(values.mask("wrong token hunter2 at h"), "wrong token (secret) at h");
     assert_eq!(resolve(&[("token", "abc")]).unwrap().mask("wrong token abc"), "wrong token abc", "it is in many words");
     // Also one that the driver sets itself.
@@ -149,7 +151,7 @@ fn a_secret_that_is_its_declared_default_is_none() {
     let token = [Setting::with_default("token", Kind::Text, "fake-token", "The token.").secret()];
     let mask = |given: &[(&str, &str)]| {
         let values = Values::resolve("fake", &token, &Given { flags: texts(given), ..Given::default() }).unwrap();
-        assert!(values.shown().eq([("token", "(secret)")]));
+        assert!(values.shown().eq([("token", "(secret)".to_owned())]));
         values.mask("fake-token and hunter2")
     };
     assert_eq!(mask(&[]), "fake-token and hunter2");

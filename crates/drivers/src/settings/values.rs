@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::brief,
-    text::{boolean, go, suggest::did_you_mean},
+    text::{boolean, go, mask, suggest::did_you_mean},
 };
 
 /// Where a value comes from; the first one wins.
@@ -245,8 +245,10 @@ impl Values {
         Secrets::of(self.secrets()).mask(text)
     }
 
-    /// All names and texts. Texts of secrets are replaced.
-    pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.all().map(|(name, text)| (name, if self.secrets.contains(name) { MASK } else { text }))
+    /// All names and texts. Texts of secrets are replaced, and so are credentials in other texts, such as the password in a URL.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, String)> {
+        let shown =
+            |name: &str, text: &str| if self.secrets.contains(name) { MASK.to_owned() } else { mask::message(text) };
+        self.all().map(move |(name, text)| (name, shown(name, text)))
     }
 }
