@@ -125,17 +125,20 @@ async fn is_swept(engine: &str, cluster: &Kubeadm, owners: &Api<ConfigMap>, made
         let rows = rows.as_array().context("no list")?.iter().map(|row| (of(row, "id"), of(row, "action")));
         Ok(rows.filter(|(_, action)| action != "keep").collect())
     };
-    let before = docker(&["ps", "--all", "--no-trunc", "--quiet"])?.lines().count();
+    // Other tests have theirs on the same engine.
+    let containers =
+        || docker(&["ps", "--all", "--no-trunc", "--quiet", "--filter", &format!("network={}", BLUEPRINT.network)]);
+    let before = containers()?.lines().count();
     ensure!(swept(&["--yes"]).await?.is_empty(), "an owner that exists counts as gone");
     owners.delete(WORKERS[0], &kube::api::DeleteParams::default()).await?;
     let gone = made[0]["id"].as_str().unwrap_or_default().to_owned();
     ensure!(swept(&[]).await? == [(gone.clone(), "wouldDelete".to_owned())]);
-    ensure!(docker(&["ps", "--all", "--no-trunc", "--quiet"])?.lines().count() == before, "a dry run deletes nothing");
+    ensure!(containers()?.lines().count() == before, "a dry run deletes nothing");
     ensure!(swept(&["--yes"]).await? == [(gone.clone(), "deleted".to_owned())]);
-    let left = docker(&["ps", "--all", "--no-trunc", "--quiet"])?;
+    let left = containers()?;
     ensure!(left.lines().count() == before - 1 && !left.contains(&gone), "{left}");
     run(Command::new(ccm_cloud_program()?).args(["docker", "--host", engine, "instance-delete", WORKERS[1]]))?;
-    let left = docker(&["ps", "--all", "--no-trunc", "--quiet"])?;
+    let left = containers()?;
     ensure!(!left.contains(made[1]["id"].as_str().unwrap_or("no id")), "{left}");
     Ok(())
 }
