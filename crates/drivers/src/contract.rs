@@ -19,7 +19,7 @@ mod instance;
 mod resource;
 
 pub use error::{Error, ErrorKind, Result};
-pub use instance::{Address, AddressKind, Filter, Instance, InstanceSpec, Marks, State, UserData};
+pub use instance::{Address, AddressKind, Filter, Instance, InstanceSpec, Marks, State, UserData, rfc3339};
 pub use resource::{CommandOutput, Region, Resource, ResourceKind, Usage, Zone};
 
 /// What a driver may be capable of. A capability is advertised by the trait that implements it.

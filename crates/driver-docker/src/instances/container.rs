@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_drivers::contract::{Address, AddressKind, Error, ErrorKind, Instance, Marks, Result, State};
+use ccm_drivers::contract::{Address, AddressKind, Error, ErrorKind, Instance, Marks, Result, State, rfc3339};
 use serde::Deserialize;
 
 use crate::{brief, client::is_id, hosts::Host};
@@ -207,21 +207,6 @@ impl From<Inspected> for Container {
             networks: networks(inspected.network_settings, inspected.host_config),
         }
     }
-}
-
-/// A time in seconds since 1970 in RFC 3339.
-fn rfc3339(seconds: i64) -> String {
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Years begin in March here, so that the day that some years have is their last one.
-    let days = days.saturating_add(719_468);
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let march = (5 * day + 2) / 153;
-    let day = day - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
-    let year = era * 400 + year + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3_600, second / 60 % 60, second % 60)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -118,6 +119,11 @@ pub struct Instance {
     pub marks: Marks,
     /// When it was made, in RFC 3339; empty if the cloud does not say it.
     pub created: String,
+}
+
+/// Returns a time, in seconds since 1970, as [`Instance::created`] has it; an empty text for a time of no calendar.
+pub fn rfc3339(seconds: i64) -> String {
+    Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default()
 }
 
 /// Which instances to list. All that is given has to fit.
@@ -252,6 +258,24 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::settings::{Kind, Setting};
+
+    #[test]
+    fn a_time_is_written_as_the_calendar_has_it() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_795_852_800, "2026-11-28T08:00:00Z"),
+            (1_795_853_900, "2026-11-28T08:18:20Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), text);
+        }
+        // No number panics.
+        let _ = (rfc3339(i64::MAX), rfc3339(i64::MIN));
+    }
 
     fn spec(options: &[Setting], given: &[(&str, &str)]) -> InstanceSpec {
         let texts = |texts: &[(&str, &str)]| -> BTreeMap<String, String> {
