@@ -212,6 +212,21 @@ pub trait Instances: Send + Sync {
     /// An instance by its id. One that is stopped exists. One that is gone is `NotFound`.
     async fn get(&self, id: &str) -> Result<Instance>;
 
+    /// The instance of a Node with this `spec.providerID`, as [`Instances::get`]. Several instances with it are `Internal`. Unless a
+    /// driver has a shorter way, it is looked for in the list of all.
+    async fn get_by_provider_id(&self, provider_id: &str) -> Result<Instance> {
+        let all = self.list(&Filter::default()).await?;
+        let mut found = all.into_iter().filter(|instance| instance.provider_id == provider_id);
+        match (found.next(), found.next()) {
+            (Some(instance), None) => Ok(instance),
+            (None, _) => Err(Error::not_found(format!("no instance has the providerID {provider_id:?}"))),
+            (Some(one), Some(other)) => Err(Error::new(
+                ErrorKind::Internal,
+                format!("the instances {:?} and {:?} both have the providerID {provider_id:?}", one.id, other.id),
+            )),
+        }
+    }
+
     /// Makes an instance and starts it. Repeated with the same key and the same rest it returns the same instance; with the
     /// same key or name and another rest it is `AlreadyExists`. The cluster is no part of the comparison. An empty key or name is
     /// `InvalidArgument` of the field, and so is a label that begins with [`Marks::PREFIX`], of `labels`. A failure after something

@@ -247,6 +247,15 @@ impl Instances for Layer {
         self.calls.run(call("get instance", id), get).await
     }
 
+    async fn get_by_provider_id(&self, provider_id: &str) -> Result<Instance> {
+        let instances = self.instances()?;
+        let get = || async {
+            let instance = instances.get_by_provider_id(provider_id).await?;
+            same("instance of the providerID", provider_id, &instance.provider_id).map(|()| instance)
+        };
+        self.calls.run(call("get instance of providerID", provider_id), get).await
+    }
+
     async fn create(&self, spec: &InstanceSpec) -> Result<Instance> {
         const OPERATION: &str = "create instance";
         let instances = self.instances()?;

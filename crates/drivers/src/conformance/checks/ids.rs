@@ -122,6 +122,7 @@ async fn is_same(context: &Context<'_>, client: &Client<'_>, own: &Instance, whe
     for (what, read) in [
         ("get", client.get(&own.id).await),
         ("get with a newly opened driver", reopened.get(&own.id).await),
+        ("get by the providerID", client.get_by_provider_id(&own.provider_id).await),
         ("the list", listed),
     ] {
         let ids = |one: &Instance| format!("{:?} with the providerID {:?}", one.id, one.provider_id);

@@ -140,6 +140,11 @@ impl<'c> Client<'c> {
         self.context.within(Operation::Get(id.to_owned()), 1, self.instances()?.get(id)).await
     }
 
+    pub(in super::super) async fn get_by_provider_id(&self, provider_id: &str) -> Result<Instance> {
+        let get = self.instances()?.get_by_provider_id(provider_id);
+        self.context.within(format!("get of the providerID {provider_id:?}"), 1, get).await
+    }
+
     pub(in super::super) async fn usage(&self, id: &str) -> Result<Usage> {
         let metrics = self.driver.metrics().ok_or_else(|| Error::not_supported("the driver has no metrics"))?;
         self.context.within(Operation::Usage(id.to_owned()), 1, metrics.usage(id)).await

@@ -1,0 +1,3 @@
+//! The one table of drivers for all programs, and what chooses and configures one.
+
+#![forbid(unsafe_code)]

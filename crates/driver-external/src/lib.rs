@@ -1,0 +1,3 @@
+//! Drivers of clouds that are programs of their own, in any language.
+
+#![forbid(unsafe_code)]
