@@ -2,28 +2,30 @@
 
 use std::{env, ffi::OsString};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use ccm_all_drivers::{DriverFlags, Drivers, settings};
 use ccm_drivers::contract::DriverType;
 use ccm_kit::process::{
     dumps,
     logs::{self, Format},
 };
 use clap::{
-    ArgMatches, Args, Command, FromArgMatches, Subcommand,
+    Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand,
     error::{ContextKind, ContextValue},
 };
+use tokio::runtime::Runtime;
 use tracing::warn;
 
 use crate::{
     activity::Activity,
-    drivers::{DRIVERS, named},
     failure::{DONE, exit_codes},
-    flags::{General, argument, given, settings},
+    flags::{General, argument, given},
     operations::{Call, Operation},
-    text::suggest::did_you_mean,
     version::VERSION,
 };
 
+mod fit;
+mod new_driver;
 mod own;
 
 use own::Own;
@@ -32,7 +34,7 @@ use own::Own;
 const NAME: &str = "ccm-cloud";
 
 /// The crates of this program besides drivers, whose log lines follow `--debug`.
-const CRATES: [&str; 4] = ["ccm_base", "ccm_cloud", "ccm_drivers", "ccm_kit"];
+const CRATES: [&str; 6] = ["ccm_all_drivers", "ccm_base", "ccm_cloud", "ccm_driver_external", "ccm_drivers", "ccm_kit"];
 
 /// The end of the help of other commands.
 const CODES: &str = "Exit codes: see ccm-cloud --help";
@@ -45,14 +47,14 @@ after each exit code.
 ";
 
 /// Returns the whole command line.
-fn command() -> Command {
-    let program = Command::new(NAME)
+fn command(drivers: &Drivers) -> Command {
+    let program = DriverFlags::augment_args(Command::new(NAME))
         .version(VERSION)
         .max_term_width(100)
         .after_help(exit_codes() + NOTES)
         .subcommand_required(true)
         .arg_required_else_help(true);
-    let program = DRIVERS.iter().fold(program, |program, driver| program.subcommand(of_driver(&**driver)));
+    let program = drivers.all().fold(program, |program, driver| program.subcommand(of_driver(driver)));
     Own::augment_subcommands(program)
         .about("Asks a cloud by its driver, checks drivers, and deletes instances whose owners are gone")
 }
@@ -86,30 +88,63 @@ fn options(driver: &dyn DriverType) -> String {
 }
 
 /// Adds the drivers to an error about a first word that names nothing.
-fn explained(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+fn explained(error: clap::Error, drivers: &Drivers, first: Option<&OsString>) -> clap::Error {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
-    if arguments.get(1).is_none_or(|first| first != word.as_str()) {
+    if first.is_none_or(|first| first != word.as_str()) {
         return error;
     }
-    let mut program = command();
-    let names: Vec<_> = program.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-    let hint = did_you_mean(word, names.iter().map(String::as_str));
-    let drivers: Vec<_> = DRIVERS.iter().map(|driver| driver.name()).collect();
-    let message = format!("there is no driver or command {word:?}{hint}; the drivers are {}", drivers.join(", "));
-    program.error(error.kind(), message)
+    let own = Own::augment_subcommands(Command::new(NAME));
+    let others: Vec<_> = own.get_subcommands().map(Command::get_name).collect();
+    let message = drivers.unknown(word, &others);
+    command(drivers).error(error.kind(), message)
+}
+
+/// Reads the flags that name an external driver. They are read before the command line is, because the driver adds a command to it.
+/// Returns also the words that are none of them.
+fn driver_flags(arguments: &[OsString]) -> anyhow::Result<(DriverFlags, Vec<&OsString>)> {
+    let command = DriverFlags::augment_args(Command::new(NAME).disable_help_flag(true));
+    let flags: Vec<_> = command.get_arguments().filter_map(Arg::get_long).map(|long| format!("--{long}")).collect();
+    let (mut own, mut others) = (vec![OsString::from(NAME)], Vec::new());
+    let mut words = arguments.iter().skip(1);
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        if text == "--" {
+            break;
+        }
+        if !flags.iter().any(|flag| text.split('=').next() == Some(flag)) {
+            others.push(word);
+            continue;
+        }
+        own.push(word.clone());
+        own.extend(if text.contains('=') { None } else { words.next().cloned() });
+    }
+    Ok((DriverFlags::from_arg_matches(&command.try_get_matches_from(own)?)?, others))
 }
 
 /// Runs a command line to its end, and returns the exit code.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<u8> {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    let matches = command().try_get_matches_from(&arguments).map_err(|error| explained(error, &arguments))?;
-    match matches.subcommand().and_then(|(name, of)| Some((named(name)?, of))) {
-        Some((driver, matches)) => run_driver(driver, matches),
-        None => Own::from_arg_matches(&matches)?.run(command()).map(|()| DONE),
+    let (flags, others) = driver_flags(&arguments)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("failed to start the runtime")?;
+    let drivers = runtime.block_on(Drivers::load(&flags, |name| env::var_os(name)))?;
+    if let Some(driver) = drivers.external() {
+        fit::check(driver).map_err(|problem| anyhow!("{}: {problem}", driver.program().path().display()))?;
+    }
+    let matches = command(drivers).try_get_matches_from(&arguments);
+    let matches = matches.map_err(|error| explained(error, drivers, others.first().copied()))?;
+    match matches.subcommand().and_then(|(name, of)| Some((drivers.named(name)?, of))) {
+        Some((driver, matches)) => run_driver(&runtime, drivers, driver, matches),
+        None => Own::from_arg_matches(&matches)?.run(drivers, command(drivers)).map(|()| DONE),
     }
 }
 
-fn run_driver(driver: &'static dyn DriverType, matches: &ArgMatches) -> anyhow::Result<u8> {
+fn run_driver(
+    runtime: &Runtime,
+    drivers: &'static Drivers,
+    driver: &'static dyn DriverType,
+    matches: &ArgMatches,
+) -> anyhow::Result<u8> {
     let general = General::from_arg_matches(matches)?;
     general.check()?;
     let is_traced = general.debug;
@@ -121,14 +156,13 @@ fn run_driver(driver: &'static dyn DriverType, matches: &ArgMatches) -> anyhow::
     }
     let operation = Operation::from_arg_matches(matches)?;
     let given = given(driver, matches, |name| env::var_os(name))?;
-    let call = Call { driver, general, given, is_traced, activity: Activity::default() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let call = Call { drivers, driver, general, given, is_traced, activity: Activity::default() };
     let run = async {
         call.activity.print_on_signal().context("failed to listen for SIGUSR1")?;
         // Lines of the log would be written into the line of progress.
         if is_traced { call.run(&operation).await } else { call.activity.during(call.run(&operation)).await }
     };
-    runtime.context("failed to start the runtime")?.block_on(run)
+    runtime.block_on(run)
 }
 
 #[cfg(test)]

@@ -7,17 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
+use ccm_all_drivers::{account_settings, from_environment, read_accounts, settings};
 use ccm_drivers::{
     contract::DriverType,
-    settings::{AccountFile, COMMON, Given, Kind, Setting},
+    settings::{AccountFile, Given, Kind, Setting},
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, builder::NonEmptyStringValueParser, parser::ValueSource};
 
-use crate::{
-    files,
-    text::{self, Problem},
-};
+use crate::text::{self, Problem};
 
 /// The flags of every driver that are not settings.
 #[derive(Args, Debug)]
@@ -47,11 +45,6 @@ fn boolean(given: &str) -> Result<bool, &'static str> {
     if given.is_empty() { Ok(false) } else { text::boolean(given).ok_or("must be true or false") }
 }
 
-/// All settings of a driver: its own, and those that every driver has.
-pub(crate) fn settings(driver: &dyn DriverType) -> impl Iterator<Item = &Setting> + Clone {
-    driver.settings().iter().chain(&COMMON)
-}
-
 /// The id of the argument of a setting. An operation's own argument of the same id, such as `--image` of instance-create, takes
 /// its place there and gives its value to both.
 fn id(setting: &Setting) -> String {
@@ -77,20 +70,16 @@ pub(crate) fn argument(driver: &str, setting: &Setting) -> Arg {
     argument
 }
 
-/// Collects the values that were given for the settings of a driver by flags and variables, for [`Given::file`] to be added. An
-/// empty variable counts as none. The values are not checked yet.
+/// Collects the values that were given for the settings of a driver by flags and variables, for [`Given::file`] to be added. The
+/// values are not checked yet.
 pub(crate) fn given(
     driver: &dyn DriverType,
     matches: &ArgMatches,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> anyhow::Result<Given> {
-    let mut given = Given::default();
+    let mut given = Given { environment: from_environment(driver, variable)?, ..Given::default() };
     for setting in settings(driver) {
-        let (name, key) = (setting.name.clone().into_owned(), setting.variable(driver.name()));
-        let text = variable(&key).map(OsString::into_string).transpose();
-        let text = text.map_err(|_| anyhow!("the environment variable {key}: the value is not UTF-8"))?;
-        given.environment.extend(text.filter(|text| !text.is_empty()).map(|text| (name.clone(), text)));
-        given.flags.extend(flag(setting, matches)?.map(|text| (name, text)));
+        given.flags.extend(flag(setting, matches)?.map(|text| (setting.name.clone().into_owned(), text)));
     }
     Ok(given)
 }
@@ -118,16 +107,13 @@ impl General {
 
     /// Reads the file of accounts, if one was given.
     pub(crate) fn file(&self) -> anyhow::Result<Option<AccountFile>> {
-        let Some(path) = &self.config else { return Ok(None) };
-        let text = files::read_given(path).with_context(|| format!("failed to read {}", path.display()))?;
-        AccountFile::parse(&text).map(Some).map_err(|problem| self.problem(&problem))
+        self.config.as_deref().map(read_accounts).transpose()
     }
 
     /// Returns the settings of the account that is to be used; none without a file.
     pub(crate) fn account_settings(&self, driver: &str) -> anyhow::Result<BTreeMap<String, String>> {
-        let Some(file) = self.file()? else { return Ok(BTreeMap::new()) };
-        let account = file.account(driver, self.account.as_deref()).map_err(|problem| self.problem(&problem))?;
-        Ok(account.settings.clone())
+        let settings = |path| account_settings(path, driver, self.account.as_deref());
+        self.config.as_deref().map_or_else(|| Ok(BTreeMap::new()), settings)
     }
 
     /// A problem of the file, with its path.

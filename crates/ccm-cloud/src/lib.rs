@@ -1,14 +1,12 @@
 //! The program `ccm-cloud`: asks a cloud by its driver, checks drivers, and deletes instances whose owners are gone.
 //!
-//! [`run`] has the whole program. `drivers.rs` is the only list of drivers.
+//! [`run`] has the whole program. Its drivers are those of [`ccm_all_drivers`].
 
 #![forbid(unsafe_code)]
 
 use std::{ffi::OsString, process::ExitCode};
 
 use ccm_base::{error, files, text, version};
-
-mod drivers;
 
 mod terminal;
 

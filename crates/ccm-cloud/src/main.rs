@@ -5,5 +5,6 @@
 use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
-    ccm_cloud::run(env::args_os())
+    let arguments: Vec<_> = env::args_os().collect();
+    ccm_driver_external::supervise(&arguments).unwrap_or_else(|| ccm_cloud::run(arguments))
 }

@@ -2,21 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+use ccm_all_drivers::{Drivers, resolve, settings};
 use ccm_drivers::{
     contract::{Capability, Driver, DriverType, Error, ErrorKind, Instances, ResourceKind},
     middleware::Session,
-    settings::{self, Given, Origin, READ_ONLY, Values},
+    settings::{Given, READ_ONLY, Values},
 };
 use clap::Subcommand;
 
-use crate::{
-    activity::Activity,
-    failure::DONE,
-    flags::{General, settings},
-    output::Output,
-    terminal::say,
-};
+use crate::{activity::Activity, failure::DONE, flags::General, output::Output, terminal::say};
 
 mod about;
 mod account;
@@ -110,6 +105,8 @@ impl Operation {
 
 /// A command of a driver, and all that was given with it.
 pub(crate) struct Call {
+    /// All drivers.
+    pub(crate) drivers: &'static Drivers,
     /// The driver.
     pub(crate) driver: &'static dyn DriverType,
     /// The flags that are not settings.
@@ -146,18 +143,7 @@ impl Call {
     }
 
     fn checked(&self, given: &Given) -> anyhow::Result<Values> {
-        let checked = Values::resolve(self.driver.name(), settings(self.driver), given);
-        checked.map_err(|problem| {
-            let is_of_file = match &problem {
-                settings::Problem::BadValue { origin, .. } => *origin == Origin::File,
-                settings::Problem::Unknown { name, .. } => given.file.contains_key(name),
-                _ => false,
-            };
-            match &self.general.config {
-                Some(path) if is_of_file => anyhow!("{}: {problem}", path.display()),
-                _ => problem.into(),
-            }
-        })
+        resolve(self.driver, given, self.general.config.as_deref())
     }
 
     /// The values of all settings.
@@ -167,6 +153,9 @@ impl Call {
 
     /// Opens the driver and verifies its credentials.
     async fn open(&self, values: &Values) -> anyhow::Result<Session> {
+        if self.is_traced {
+            self.drivers.log(self.driver, values);
+        }
         let sessions = self.activity.sessions.clone();
         Ok(Session::open_listed(self.driver, values, None, self.is_traced, sessions).await?)
     }

@@ -103,11 +103,11 @@ impl DriverType for Docker {
         Ok(only)
     }
 
-    fn through(&self, values: &Values, endpoint: &Endpoint) -> Values {
-        let hosts = hosts(values).unwrap_or_default();
-        let [host] = hosts.as_slice() else { return values.clone() };
+    async fn through(&self, values: &Values, endpoint: &Endpoint) -> Result<Values> {
+        let hosts = hosts(values)?;
+        let [host] = hosts.as_slice() else { return Ok(values.clone()) };
         let values = values.clone().with(HOST, &host.moved(endpoint));
-        match &host.endpoint {
+        Ok(match &host.endpoint {
             Endpoint::Tcp(name, _)
                 if given(&values, CERT_PATH).is_some() && given(&values, TLS_SERVER_NAME).is_none() =>
             {
@@ -116,7 +116,7 @@ impl DriverType for Docker {
             Endpoint::Tcp(..) => values,
             // A socket of a path has no TLS, and its stand-in has none either.
             Endpoint::Unix(_) => values.with(CERT_PATH, "").with(TLS_VERIFY, ""),
-        }
+        })
     }
 }
 

@@ -89,8 +89,8 @@ impl<M: Fn(&Values) -> Box<dyn Change> + Send + Sync> DriverType for Changed<M> 
         self.fake.endpoint(values).await
     }
 
-    fn through(&self, values: &Values, endpoint: &Endpoint) -> Values {
-        self.fake.through(values, endpoint)
+    async fn through(&self, values: &Values, endpoint: &Endpoint) -> Result<Values> {
+        self.fake.through(values, endpoint).await
     }
 }
 

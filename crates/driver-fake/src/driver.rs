@@ -136,14 +136,14 @@ impl DriverType for Fake {
         Ok(Some(Endpoint::Tcp(host, port)))
     }
 
-    fn through(&self, values: &Values, endpoint: &Endpoint) -> Values {
-        match endpoint {
+    async fn through(&self, values: &Values, endpoint: &Endpoint) -> Result<Values> {
+        Ok(match endpoint {
             Endpoint::Tcp(host, port) if host.contains(':') => {
                 values.clone().with(ENDPOINT, &format!("[{host}]:{port}"))
             }
             Endpoint::Tcp(host, port) => values.clone().with(ENDPOINT, &format!("{host}:{port}")),
             Endpoint::Unix(_) => values.clone(),
-        }
+        })
     }
 }
 

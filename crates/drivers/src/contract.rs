@@ -87,8 +87,8 @@ pub trait DriverType: Send + Sync {
     }
 
     /// Returns the values with which the driver connects to another place and talks to the same cloud there.
-    fn through(&self, values: &Values, _endpoint: &Endpoint) -> Values {
-        values.clone()
+    async fn through(&self, values: &Values, _endpoint: &Endpoint) -> Result<Values> {
+        Ok(values.clone())
     }
 }
 

@@ -180,5 +180,28 @@ pub static COMMON: [Setting; 4] = [
     Setting::with_default(RATE, Kind::Integer, "0", "The maximum number of operations in a second; 0 means no limit."),
 ];
 
+/// The URL of the proxy for requests to the cloud.
+pub const PROXY: &str = "proxy";
+/// What is reached without the proxy.
+pub const NO_PROXY: &str = "noProxy";
+/// The file of certificates by which servers of the cloud are verified.
+pub const CA_BUNDLE: &str = "caBundle";
+
+/// The settings that every driver in a program of its own has, because such a program has no environment that it could take them
+/// from. Drivers that are compiled in do not have them.
+pub static NETWORK: [Setting; 3] = [
+    Setting::new(
+        PROXY,
+        Kind::Text,
+        "The URL of the HTTP proxy by which the driver reaches the cloud, such as http://proxy.example:3128.",
+    ),
+    Setting::new(NO_PROXY, Kind::List, "Hosts, domains and networks that are reached without the proxy."),
+    Setting::new(
+        CA_BUNDLE,
+        Kind::Path,
+        "A file of certificates in PEM. The driver takes a server of the cloud only if one of them has signed its certificate.",
+    ),
+];
+
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,14 @@
 //! The commands without a driver.
 
 use anyhow::anyhow;
+use ccm_all_drivers::{Drivers, settings};
+use ccm_drivers::contract::DriverType;
 use clap::{Command, Subcommand};
 use clap_complete::Shell;
 use serde::Serialize;
 
-use super::NAME;
+use super::{NAME, new_driver};
 use crate::{
-    drivers::DRIVERS,
-    flags::settings,
     output::{Output, table},
     terminal::print,
     version::{COMMIT, VERSION},
@@ -17,8 +17,10 @@ use crate::{
 /// The commands without a driver. No driver can have one of these names.
 #[derive(Debug, Subcommand)]
 pub(super) enum Own {
-    /// List the built-in drivers.
+    /// List the drivers: those that are built in, and the one of --driver.
     Drivers(Output),
+    /// Write the folder of a new driver, a program in a language of your choice that passes `verify` with a cloud in a file.
+    NewDriver(new_driver::NewArgs),
     /// Print the script that completes this program's command lines in a shell.
     Completion {
         /// The shell, for example in ~/.bashrc: `source <(ccm-cloud completion bash)`.
@@ -33,20 +35,25 @@ pub(super) enum Own {
     Version,
 }
 
-/// A built-in driver.
+/// A driver.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
     settings: usize,
     options: usize,
+    /// The path of its program; `None` for a built-in one.
+    path: Option<String>,
+    /// The digest of its program.
+    digest: Option<String>,
     summary: &'static str,
 }
 
 impl Own {
     /// Runs a command. `program` is the whole command line.
-    pub(super) fn run(&self, mut program: Command) -> anyhow::Result<()> {
+    pub(super) fn run(&self, drivers: &'static Drivers, mut program: Command) -> anyhow::Result<()> {
         match self {
-            Self::Drivers(output) => drivers(*output),
+            Self::Drivers(output) => list(drivers, *output),
+            Self::NewDriver(args) => new_driver::run(args, &program),
             Self::Completion { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(*shell, &mut program, NAME, &mut script);
@@ -64,21 +71,26 @@ impl Own {
     }
 }
 
-fn drivers(output: Output) -> anyhow::Result<()> {
-    let rows: Vec<_> = DRIVERS
-        .iter()
-        .map(|driver| Row {
+fn list(drivers: &'static Drivers, output: Output) -> anyhow::Result<()> {
+    let row = |driver: &'static dyn DriverType| {
+        let program = drivers.program(driver.name());
+        Row {
             name: driver.name(),
-            settings: settings(&**driver).count(),
+            settings: settings(driver).count(),
             options: driver.options().len(),
+            path: program.map(|program| program.path().display().to_string()),
+            digest: program.map(|program| format!("sha256:{}", program.digest())),
             summary: driver.summary(),
-        })
-        .collect();
+        }
+    };
+    let rows: Vec<_> = drivers.all().map(row).collect();
     output.print(&rows, || {
-        let row = |Row { name, settings, options, summary }: &Row| {
-            [(*name).to_owned(), settings.to_string(), options.to_string(), (*summary).to_owned()]
+        let row = |Row { name, settings, options, path, digest, summary }: &Row| {
+            let program = path.as_ref().zip(digest.as_ref()).map(|(path, digest)| format!("{path}@{digest}"));
+            let program = program.unwrap_or_else(|| "built in".to_owned());
+            [(*name).to_owned(), settings.to_string(), options.to_string(), program, (*summary).to_owned()]
         };
-        table(["NAME", "SETTINGS", "OPTIONS", "SUMMARY"], rows.iter().map(row))
+        table(["NAME", "SETTINGS", "OPTIONS", "PROGRAM", "SUMMARY"], rows.iter().map(row))
     })
 }
 

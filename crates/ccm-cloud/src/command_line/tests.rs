@@ -1,6 +1,4 @@
-use std::any::TypeId;
-
-use ccm_drivers::settings::{COMMON, Kind, Setting, Values};
+use ccm_drivers::settings::{COMMON, Kind, NETWORK, Setting, Values};
 
 use super::*;
 
@@ -9,15 +7,25 @@ const OPERATIONS: &str = "account-show region-list region-show zone-list zone-sh
     instance-delete instance-start instance-stop instance-run instance-metrics instance-sweep network-list host-list \
     storage-list image-list instance-type-list capabilities verify-credentials verify config";
 
+/// The drivers that are built in.
+fn drivers() -> &'static Drivers {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(Drivers::load(&DriverFlags::default(), |_| None)).unwrap()
+}
+
+fn whole() -> Command {
+    command(drivers())
+}
+
 #[test]
 fn the_command_line_is_consistent() {
-    command().debug_assert();
+    whole().debug_assert();
 }
 
 #[test]
 fn each_driver_has_the_same_operations() {
-    let command = command();
-    for driver in &*DRIVERS {
+    let command = whole();
+    for driver in drivers().all() {
         let of_driver = command.find_subcommand(driver.name()).unwrap();
         let names: Vec<_> = of_driver.get_subcommands().map(Command::get_name).collect();
         assert_eq!(names.join(" "), OPERATIONS);
@@ -28,28 +36,14 @@ fn each_driver_has_the_same_operations() {
 fn no_driver_has_the_name_of_a_command() {
     let all = Operation::augment_subcommands(Own::augment_subcommands(Command::new(NAME)));
     let reserved: Vec<_> = all.get_subcommands().map(Command::get_name).chain(["help"]).collect();
-    for name in ["drivers", "completion", "man", "version", "help"].into_iter().chain(OPERATIONS.split_whitespace()) {
+    for name in ["drivers", "new-driver", "completion", "man", "version", "help"]
+        .into_iter()
+        .chain(OPERATIONS.split_whitespace())
+    {
         assert!(reserved.contains(&name), "{name}");
     }
-    for driver in &*DRIVERS {
+    for driver in drivers().all() {
         assert!(!reserved.contains(&driver.name()), "{}", driver.name());
-    }
-}
-
-#[test]
-fn a_flag_of_an_operation_that_has_the_name_of_a_setting_takes_the_same_values() {
-    let command = command();
-    for driver in &*DRIVERS {
-        let of_driver = command.find_subcommand(driver.name()).unwrap();
-        for setting in settings(&**driver).map(|setting| argument(driver.name(), setting)) {
-            for operation in of_driver.get_subcommands() {
-                let own = operation.get_arguments().find(|own| own.get_id() == setting.get_id());
-                let Some(own) = own else { continue };
-                let place = format!("{} {}: {}", driver.name(), operation.get_name(), own.get_id());
-                assert_eq!(own.get_long(), setting.get_long(), "{place}");
-                assert_eq!(own.get_value_parser().type_id(), TypeId::of::<String>(), "{place}");
-            }
-        }
     }
 }
 
@@ -64,7 +58,7 @@ fn some_value(setting: &Setting) -> &'static str {
 }
 
 fn parsed(driver: &dyn DriverType, words: &[String]) -> Values {
-    let matches = command().try_get_matches_from(words).unwrap();
+    let matches = whole().try_get_matches_from(words).unwrap();
     let matches = matches.subcommand().unwrap().1;
     let given = given(driver, matches, |_| None).unwrap();
     let optional: Vec<_> = settings(driver).cloned().map(|setting| Setting { required: false, ..setting }).collect();
@@ -73,8 +67,8 @@ fn parsed(driver: &dyn DriverType, words: &[String]) -> Values {
 
 #[test]
 fn the_flag_of_each_setting_counts_before_and_after_each_operation() {
-    let command = command();
-    for driver in &*DRIVERS {
+    let command = whole();
+    for driver in drivers().all() {
         for operation in command.find_subcommand(driver.name()).unwrap().get_subcommands() {
             let mut words = vec![driver.name().to_owned(), operation.get_name().to_owned()];
             for required in operation.get_arguments().filter(|argument| argument.is_required_set()) {
@@ -82,13 +76,13 @@ fn the_flag_of_each_setting_counts_before_and_after_each_operation() {
                 words.extend(required.is_last_set().then(|| "--".to_owned()));
                 words.push("some".to_owned());
             }
-            for setting in settings(&**driver) {
+            for setting in settings(driver) {
                 let flag = format!("--{}={}", setting.flag(), some_value(setting));
                 for place in [1, 2] {
                     let mut words = words.clone();
                     words.insert(place, flag.clone());
                     words.insert(0, NAME.to_owned());
-                    let values = parsed(&**driver, &words);
+                    let values = parsed(driver, &words);
                     assert_eq!(values.text(&setting.name), Some(some_value(setting)), "{words:?}");
                 }
             }
@@ -98,25 +92,25 @@ fn the_flag_of_each_setting_counts_before_and_after_each_operation() {
 
 #[test]
 fn a_boolean_needs_no_value_and_an_empty_variable_is_none() {
-    for driver in &*DRIVERS {
+    for driver in drivers().all() {
         let words = [NAME, driver.name(), "--read-only", "account-show"].map(str::to_owned);
-        assert!(parsed(&**driver, &words).is("readOnly"));
-        let matches = command().try_get_matches_from([NAME, driver.name(), "account-show"]).unwrap();
+        assert!(parsed(driver, &words).is("readOnly"));
+        let matches = whole().try_get_matches_from([NAME, driver.name(), "account-show"]).unwrap();
         let matches = matches.subcommand().unwrap().1;
-        let empty = given(&**driver, matches, |_| Some(OsString::new())).unwrap();
+        let empty = given(driver, matches, |_| Some(OsString::new())).unwrap();
         assert!(empty.environment.is_empty() && empty.flags.is_empty());
     }
 }
 
 #[test]
 fn the_help_of_a_driver_has_each_setting_and_the_default_of_no_secret() {
-    let mut command = command();
+    let mut command = whole();
     command.build();
-    for driver in &*DRIVERS {
+    for driver in drivers().all() {
         let mut of_driver = command.find_subcommand(driver.name()).unwrap().clone();
         let help = of_driver.render_long_help().to_string();
         let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        for setting in settings(&**driver) {
+        for setting in settings(driver) {
             assert!(words.contains(&format!("--{}", setting.flag())), "{help}");
             assert!(words.contains(&format!("[env: {}]", setting.variable(driver.name()))), "{help}");
             let default = setting.default.as_deref().unwrap_or("none");
@@ -132,8 +126,57 @@ fn the_help_of_a_driver_has_each_setting_and_the_default_of_no_secret() {
 
 #[test]
 fn the_settings_of_every_driver_have_flags_that_nothing_else_has() {
-    let general = General::augment_args(Command::new(NAME));
-    for setting in &COMMON {
+    let general = DriverFlags::augment_args(General::augment_args(Command::new(NAME)));
+    for setting in COMMON.iter().chain(&NETWORK) {
         assert!(general.get_arguments().all(|own| own.get_long() != Some(&*setting.flag())));
+    }
+}
+
+/// Checked for external drivers when they are loaded.
+#[test]
+fn the_flags_of_built_in_drivers_fit() {
+    for driver in drivers().all() {
+        fit::check(driver).unwrap();
+    }
+}
+
+fn scanned(words: &[&str]) -> Result<(Option<String>, String, Vec<String>), String> {
+    let words: Vec<_> = [NAME].iter().chain(words).map(OsString::from).collect();
+    let (flags, others) = driver_flags(&words).map_err(|error| error.to_string())?;
+    let others = others.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    Ok((flags.driver.map(|pin| pin.to_string()), flags.driver_folder.display().to_string(), others))
+}
+
+#[test]
+fn the_flags_of_an_external_driver_are_found_wherever_they_stand() {
+    let pin = format!("./a.py@sha256:{}", "0".repeat(64));
+    let equals = format!("--driver={pin}");
+    for words in [
+        &["--driver", &pin, "--driver-folder", ".", "a", "instance-list"][..],
+        &["a", "instance-list", &equals, "--driver-folder=."],
+        &["a", "--driver-folder", ".", "instance-list", "--driver", &pin],
+    ] {
+        let expected = (Some(pin.clone()), ".".to_owned(), vec!["a".to_owned(), "instance-list".to_owned()]);
+        assert_eq!(scanned(words), Ok(expected), "{words:?}");
+    }
+    let (driver, folder, others) =
+        scanned(&["fake", "instance-run", "a", "--", "--driver", "x", "--driver-folder"]).unwrap();
+    assert_eq!(
+        (driver, folder.as_str(), others.join(" ")),
+        (None, "/cloud-providers", "fake instance-run a".to_owned())
+    );
+    for words in [
+        &["fake", "--driver"][..],
+        &["--driver", "a.py", "fake"],
+        &["--driver", &pin, "fake", "--driver", &pin],
+        &["--driver-folder=", "fake", "--driver", &pin],
+    ] {
+        assert!(scanned(words).unwrap_err().contains("--driver"), "{words:?}");
+    }
+    // As the command line itself takes them.
+    let (before, after) = (["--driver", &pin, "fake", "account-show"], ["fake", "account-show", "--driver", &pin]);
+    for words in [before, after] {
+        let matches = whole().try_get_matches_from([NAME].iter().chain(&words)).unwrap();
+        assert_eq!(DriverFlags::from_arg_matches(&matches).unwrap().driver.unwrap().to_string(), pin);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ccm_all_drivers::settings;
 use ccm_drivers::{
     contract::{Error, Mode, capabilities as advertised},
-    settings::{self, Declaration, READ_ONLY, Setting, Values, declarations, show},
+    settings::{Declaration, Format, READ_ONLY, Setting, Values, declarations, show},
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -12,7 +13,6 @@ use serde::Serialize;
 use super::Call;
 use crate::{
     failure::DONE,
-    flags::settings,
     output::{Output, table},
     terminal::print,
 };
@@ -84,9 +84,9 @@ pub(super) fn config(call: &Call, args: &ConfigArgs) -> anyhow::Result<u8> {
     let name = call.driver.name();
     if let Some(format) = args.format {
         let format = match format {
-            Deployment::Env => settings::Format::Env,
-            Deployment::Configmap => settings::Format::ConfigMap,
-            Deployment::Secret => settings::Format::Secret,
+            Deployment::Env => Format::Env,
+            Deployment::Configmap => Format::ConfigMap,
+            Deployment::Secret => Format::Secret,
         };
         print(&show(name, settings(call.driver), &call.given()?, format)?)?;
         return Ok(DONE);
@@ -127,13 +127,14 @@ fn set(call: &Call) -> anyhow::Result<Vec<Set>> {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
+    use ccm_all_drivers::{DriverFlags, Drivers};
     use ccm_drivers::{
         contract::{Driver, DriverType, ErrorKind, Result},
         settings::{Given, Kind},
     };
 
     use super::*;
-    use crate::{activity::Activity, flags::General, output::Format};
+    use crate::{activity::Activity, flags::General, output};
 
     /// A driver that repeats its secret when it is opened.
     struct Leaky([Setting; 1]);
@@ -163,8 +164,9 @@ mod tests {
     async fn a_driver_that_is_opened_without_a_session_shows_no_secret() {
         let given = Given { flags: [("token".to_owned(), "swordfish".to_owned())].into(), ..Given::default() };
         let general = General { config: None, account: None, cloud_config_verify: false, debug: false };
-        let call = Call { driver: &LEAKY, general, given, is_traced: false, activity: Activity::default() };
-        let error = capabilities(&call, Output { format: Format::Json }).await.unwrap_err();
+        let drivers = Drivers::load(&DriverFlags::default(), |_| None).await.unwrap();
+        let call = Call { drivers, driver: &LEAKY, general, given, is_traced: false, activity: Activity::default() };
+        let error = capabilities(&call, Output { format: output::Format::Json }).await.unwrap_err();
         assert!(format!("{error:#}").contains("\"(secret)\") is refused"), "{error:#}");
     }
 }

@@ -13,12 +13,16 @@ use tempfile::TempDir;
 
 mod api_server;
 mod commands;
+mod external;
+mod new_driver;
+mod page;
 mod programs;
 mod proxy;
 mod settings;
 mod signals;
 mod sweep;
 mod verify;
+mod write_a_driver;
 
 /// The program without any variable of this process.
 fn program() -> Command {

@@ -37,6 +37,10 @@ fn wrong_usage_has_its_exit_code_and_the_help_is_a_success() {
         &["fake", "verify", "--wrong", "none=1"],
         &["fake", "verify", "--clean-up", "--zone", "north-1"],
         &["fake", "verify", "--clean-up", "-o", "junit"],
+        &["new-driver", "my-cloud"],
+        &["new-driver", "my-cloud", "--language", "perl"],
+        &["--driver", "my-cloud.py", "drivers"],
+        &["fake", "account-show", "--driver"],
     ] {
         let done = ccm_cloud(words);
         assert!(done.code == Some(2) && done.stdout.is_empty() && !done.stderr.is_empty(), "{words:?}: {done:?}");

@@ -64,8 +64,8 @@ async fn the_defaults_of_create_have_to_exist() {
 
 #[tokio::test]
 async fn a_proxy_can_stand_in_between() {
-    let through = |given: &[(&str, &str)], endpoint| {
-        let moved = Docker.through(&values(given), &endpoint);
+    let through = async |given: &[(&str, &str)], endpoint| {
+        let moved = Docker.through(&values(given), &endpoint).await.unwrap();
         let text = |name| moved.text(name).unwrap_or("-").to_owned();
         [text("host"), text("tlsServerName"), text("certPath")]
     };
@@ -74,15 +74,15 @@ async fn a_proxy_can_stand_in_between() {
     let socket = || Endpoint::Unix(PathBuf::from("/p.sock"));
 
     assert_eq!(endpoint(&[]).await, Some(Endpoint::Unix(PathBuf::from("/var/run/docker.sock"))));
-    assert_eq!(through(&[], socket()), ["default=unix:///p.sock", "-", ""]);
+    assert_eq!(through(&[], socket()).await, ["default=unix:///p.sock", "-", ""]);
     let tls = [("host", "a=tcp://engine.example"), ("certPath", "/c")];
     assert_eq!(endpoint(&tls).await, Some(Endpoint::Tcp("engine.example".to_owned(), 2376)));
-    assert_eq!(through(&tls, proxy()), ["a=tcp://127.0.0.1:7", "engine.example", "/c"]);
+    assert_eq!(through(&tls, proxy()).await, ["a=tcp://127.0.0.1:7", "engine.example", "/c"]);
     let named = [tls[0], tls[1], ("tlsServerName", "other")];
-    assert_eq!(through(&named, proxy()), ["a=tcp://127.0.0.1:7", "other", "/c"]);
+    assert_eq!(through(&named, proxy()).await, ["a=tcp://127.0.0.1:7", "other", "/c"]);
     let open = [("host", "a=tcp://192.0.2.1"), ("tlsVerify", "false")];
-    assert_eq!(through(&open, proxy()), ["a=tcp://127.0.0.1:7", "-", "-"]);
+    assert_eq!(through(&open, proxy()).await, ["a=tcp://127.0.0.1:7", "-", "-"]);
     let several = [("host", "a=unix:///a,b=unix:///b")];
     assert_eq!(endpoint(&several).await, None);
-    assert_eq!(through(&several, proxy())[0], several[0].1);
+    assert_eq!(through(&several, proxy()).await[0], several[0].1);
 }

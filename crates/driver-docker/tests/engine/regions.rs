@@ -57,7 +57,8 @@ async fn two_engines_with_and_without_tls_are_two_regions() {
         }
     }
     let endpoint = Endpoint::Tcp("localhost".to_owned(), 23760);
-    let moved = Docker.through(&values(&[("host", &engine.host), ("certPath", &certificates)]), &endpoint);
+    let moved =
+        Docker.through(&values(&[("host", &engine.host), ("certPath", &certificates)]), &endpoint).await.unwrap();
     Docker.open(&moved).await.unwrap().account().verify().await.unwrap();
 
     // Of an Engine that has ended nothing is gone.

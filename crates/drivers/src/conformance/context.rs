@@ -259,7 +259,7 @@ impl<'a> Context<'a> {
         let proxy = Proxy::start(&endpoint)
             .await
             .map_err(|error| Stop::NotRun(format!("the proxy at the driver's endpoint: {error}")))?;
-        let values = driver.through(values, proxy.endpoint());
+        let values = self.through(values, proxy.endpoint()).await?;
         let verified = async { self.open(&values).await?.verify().await }.await;
         if verified.is_err() {
             let seen = seen(&verified);
@@ -270,6 +270,12 @@ impl<'a> Context<'a> {
             return Err(Stop::NotRun(reason.to_owned()));
         }
         Ok(Proxied { proxy, values, endpoint })
+    }
+
+    /// Returns the values with which the driver connects to another place.
+    pub(super) async fn through(&self, values: &Values, endpoint: &Endpoint) -> std::result::Result<Values, Stop> {
+        let moved = self.within("through", 1, self.plan.driver.through(values, endpoint)).await;
+        moved.map_err(|error| Stop::NotRun(format!("settings for a proxy at the driver's endpoint: {}", shown(&error))))
     }
 
     /// Deletes the instances of the run, waits until they are gone, and returns the ids of those that are left.

@@ -49,7 +49,7 @@ impl Relay {
                 tokio::spawn(relay(BufStream::new(client), BufStream::new(cloud), faults.clone()));
             }
         });
-        Self { values: fake.through(values, &here), fault, task }
+        Self { values: fake.through(values, &here).await.unwrap(), fault, task }
     }
 
     fn set(&self, action: &'static str, fault: Fault) {
@@ -289,7 +289,7 @@ async fn a_wrong_endpoint_is_an_argument() {
     let fake = Fake::new();
     for (host, text) in [("::1", "[::1]:80"), ("host", "host:80")] {
         let endpoint = Endpoint::Tcp(host.to_owned(), 80);
-        let through = fake.through(&values(&[(FILE, "x")]), &endpoint);
+        let through = fake.through(&values(&[(FILE, "x")]), &endpoint).await.unwrap();
         assert_eq!(through.text(ENDPOINT), Some(text));
         assert_eq!(fake.endpoint(&through).await.unwrap(), Some(endpoint));
     }

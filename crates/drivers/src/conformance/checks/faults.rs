@@ -26,7 +26,7 @@ pub(super) async fn unreachable(context: &Context<'_>) -> Verdict {
         }
     }
     proxy.set(Fault::Refuse);
-    let gone = context.plan.driver.through(context.plan.values, &nowhere.endpoint);
+    let gone = context.through(context.plan.values, &nowhere.endpoint).await?;
     for (how, opened) in [
         ("while the cloud closes each connection, with a driver that was connected", connected),
         ("while the cloud closes each connection", context.open(&values).await),

@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 
 use ccm_drivers::contract::DriverType;
 
-/// All drivers of this program.
-pub(crate) static DRIVERS: LazyLock<Box<[Box<dyn DriverType>]>> = LazyLock::new(|| {
+static BUILT_IN: LazyLock<Box<[Box<dyn DriverType>]>> = LazyLock::new(|| {
     Box::new([
         #[cfg(feature = "docker")]
         Box::new(ccm_driver_docker::Docker),
@@ -14,9 +13,9 @@ pub(crate) static DRIVERS: LazyLock<Box<[Box<dyn DriverType>]>> = LazyLock::new(
     ])
 });
 
-/// Returns the driver with this name.
-pub(crate) fn named(name: &str) -> Option<&'static dyn DriverType> {
-    DRIVERS.iter().map(|driver| &**driver).find(|driver| driver.name() == name)
+/// The drivers that are compiled into the program.
+pub fn built_in() -> &'static [Box<dyn DriverType>] {
+    &BUILT_IN
 }
 
 #[cfg(test)]
@@ -29,9 +28,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_of_the_right_form() {
-        let names: BTreeSet<_> = DRIVERS.iter().map(|driver| driver.name()).collect();
-        assert_eq!(names.len(), DRIVERS.len());
-        for driver in DRIVERS.iter() {
+        let names: BTreeSet<_> = built_in().iter().map(|driver| driver.name()).collect();
+        assert_eq!(names.len(), built_in().len());
+        for driver in built_in() {
             let problems = problems(driver.name(), driver.settings(), driver.options());
             assert!(problems.is_empty(), "{problems:?}");
         }
@@ -41,7 +40,7 @@ mod tests {
     fn each_driver_is_a_feature_of_its_own_name_that_is_on_by_default() {
         let package = include_str!("../Cargo.toml");
         let defaults = package.lines().find(|line| line.starts_with("default = [")).unwrap();
-        for name in DRIVERS.iter().map(|driver| driver.name()) {
+        for name in built_in().iter().map(|driver| driver.name()) {
             assert!(package.contains(&format!("\n{name} = [\"dep:ccm-driver-{name}\"]\n")), "{name}");
             assert!(defaults.contains(&format!("{name:?}")), "{name}: {defaults}");
         }

@@ -1,0 +1,73 @@
+//! Runs a driver once, by a supervisor (IO).
+
+use std::{
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    time::Duration,
+};
+
+use tokio::task::spawn_blocking;
+
+use crate::{
+    frame::{Ended, Order, Report},
+    problem::Problem,
+    program::Program,
+};
+
+mod child;
+
+use child::Supervisor;
+
+/// How much longer than the driver its supervisor may take, to end all that the driver has started. One that takes longer was stopped.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs a driver with this input. It has ended, with everything that it has started, when this returns. If the future is dropped it ends
+/// soon after; the runtime does not end before.
+pub(crate) async fn run(program: &Program, limit: Option<Duration>, input: Vec<u8>) -> Result<Report, Problem> {
+    let failed = |reason: String| Problem::Supervisor { reason };
+    let started = async {
+        let order = Order { limit, input }.write()?;
+        let bytes = program.fd().try_clone_to_owned()?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let _interest = Interest(ours.try_clone()?);
+        spawn_blocking(move || exchange(bytes, ours, theirs, &order, limit)).await?
+    };
+    started.await.map_err(|error: io::Error| failed(error.to_string()))
+}
+
+/// The future that waits for the answer. Without it the socket is closed, which ends the run.
+struct Interest(UnixStream);
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        // It may be closed already.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+fn exchange(
+    bytes: OwnedFd,
+    mut ours: UnixStream,
+    theirs: UnixStream,
+    order: &[u8],
+    limit: Option<Duration>,
+) -> io::Result<Report> {
+    let most = limit.map(|limit| limit.saturating_add(GRACE));
+    ours.set_read_timeout(most)?;
+    ours.set_write_timeout(most)?;
+    let mut supervisor = Supervisor::start(bytes, theirs)?;
+    let mut answer = Vec::new();
+    let answered = ours.write_all(order).and_then(|()| ours.read_to_end(&mut answer));
+    if let Ok(report) = Report::read(&mut &answer[..]) {
+        supervisor.end()?;
+        return Ok(report);
+    }
+    let status = supervisor.end_all()?;
+    match answered {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Ok(Report { ended: Ended::TimedOut, stdout: Vec::new(), stderr: Vec::new() })
+        }
+        _ => Err(io::Error::other(format!("it has ended without a report ({status})"))),
+    }
+}
