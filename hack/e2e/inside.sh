@@ -44,10 +44,34 @@ exec "$engine/usr/sbin/runc" "\$@"
 END
 chmod 755 "$run/runc"
 
+# Nodes reach the engine by TCP, with mutual TLS: a cloud-controller-manager gets no socket. The certificates are of this run.
+mkdir "$run/tls"
+(
+	cd "$run/tls"
+	umask 077
+	exec 2>openssl.log
+	key="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+	# shellcheck disable=SC2086 # a list
+	openssl req -x509 $key -days 2 -subj /CN=engine-ca -keyout ca-key.pem -out ca.pem
+	for name in server client; do
+		# shellcheck disable=SC2086 # a list
+		openssl req -new $key -subj "/CN=$name" -keyout "$name-key.pem" -out "$name.csr"
+		printf '%s\n' "subjectAltName=IP:192.0.2.1" "extendedKeyUsage=${name}Auth" >"$name.ext"
+		openssl x509 -req -in "$name.csr" -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -extfile "$name.ext" -out "$name.pem"
+	done
+	# As Docker's own client calls them.
+	mv client.pem cert.pem
+	mv client-key.pem key.pem
+) || { cat "$run/tls/openssl.log" >&2; echo "hack/e2e/inside.sh: openssl has failed" >&2; exit 1; }
+
 # Without a bridge of its own and without rules of iptables, which may be missing: networks that tests make work all the same.
 cat >"$run/daemon.json" <<END
 {
-  "hosts": ["$DOCKER_HOST"],
+  "hosts": ["$DOCKER_HOST", "tcp://192.0.2.1:2376"],
+  "tlsverify": true,
+  "tlscacert": "$run/tls/ca.pem",
+  "tlscert": "$run/tls/server.pem",
+  "tlskey": "$run/tls/server-key.pem",
   "data-root": "$run/data",
   "exec-root": "$run/exec",
   "pidfile": "$run/docker.pid",

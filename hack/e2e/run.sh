@@ -20,12 +20,15 @@ fi
 for tool in unshare setpriv flock; do
 	command -v "$tool" >/dev/null || fail "$tool is missing: install util-linux"
 done
+command -v openssl >/dev/null || fail "openssl is missing: install it"
 
 # All that the network is needed for comes before the namespaces.
 engine=$("$here/../debian.sh" docker.io containerd runc busybox-static libdevmapper1.02.1)
 "$here/base.sh" >/dev/null
 "$here/node.sh" >/dev/null
 "$here/moto.sh" >/dev/null
+"$here/python.sh" >/dev/null
+"$here/../containerd/build.sh" >/dev/null
 
 # A run holds the lock of its folder as long as any of its processes lives.
 runs=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-operator/e2e/runs

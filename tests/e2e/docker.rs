@@ -122,6 +122,12 @@ impl Container {
         Ok(Self { name, client })
     }
 
+    /// The container of this name, which something else has made.
+    pub(crate) fn of(name: &str) -> Result<Self> {
+        let client = Operator::start(Path::new("docker"), Path::new("/nonexistent"), &["logs", "--follow", name], &[])?;
+        Ok(Self { name: name.to_owned(), client })
+    }
+
     /// The output of a command in it.
     pub(crate) async fn exec(&self, command: &[&str]) -> Result<String> {
         docker_at_length(&[&["exec", &self.name], command].concat()).await

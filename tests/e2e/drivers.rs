@@ -16,18 +16,20 @@ use crate::{
     support::{artifacts, eventually, lab::LIMIT, moto::Instance, process},
 };
 
-mod engine;
+mod driver_in_a_pod;
+pub(crate) mod engine;
+mod external;
 mod many;
 mod pages;
 
 const BLUEPRINT: Blueprint =
     Blueprint { network: "ccm-operator-e2e-drivers", addresses: "172.30.212.0/24", workers_wait: true };
 /// The image of containers that do nothing.
-const IDLE: &str = "localhost/ccm-operator-e2e-pause:latest";
+pub(crate) const IDLE: &str = "localhost/ccm-operator-e2e-pause:latest";
 const WORKERS: [&str; 2] = ["worker-a", "worker-b"];
 
 /// The output of `ccm-cloud docker`, in JSON.
-async fn ccm_cloud(engine: &str, arguments: &[&str]) -> Result<Value> {
+pub(crate) async fn ccm_cloud(engine: &str, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new(ccm_cloud_program()?);
     command.args(["docker", "--host", engine]).args(arguments).args(["-o", "json"]);
     let output = tokio::task::spawn_blocking(move || run(&mut command)).await??;
@@ -35,7 +37,7 @@ async fn ccm_cloud(engine: &str, arguments: &[&str]) -> Result<Value> {
 }
 
 /// The address of the engine of the tests.
-fn engine() -> Result<String> {
+pub(crate) fn engine() -> Result<String> {
     docker(&["version", "--format", "{{.Server.APIVersion}}"])?;
     env::var("DOCKER_HOST").context("DOCKER_HOST")
 }
@@ -46,7 +48,7 @@ async fn load(image: &str) -> Result<()> {
 }
 
 /// A script that joins a cluster, as user data.
-fn joins(invitation: &[(&str, String)]) -> String {
+pub(crate) fn joins(invitation: &[(&str, String)]) -> String {
     let files = invitation.iter().map(|(path, text)| format!("cat >{path} <<'END-OF-FILE'\n{text}\nEND-OF-FILE\n"));
     let files: String = files.collect();
     format!(

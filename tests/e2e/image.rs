@@ -4,12 +4,13 @@
 use std::{
     env, fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use crate::{
     docker::{BASE, docker, image, inspect_image, run},
@@ -100,30 +101,63 @@ pub(crate) fn ccm_cloud() -> Result<PathBuf> {
     env::var_os("CCM_CLOUD").map_or_else(|| Ok(binary()?.with_file_name("ccm-cloud")), |named| Ok(named.into()))
 }
 
-#[tokio::test]
-async fn ccm_cloud_has_an_image_of_its_own() -> Result<()> {
-    const IMAGE: &str = "localhost/ccm-cloud-e2e:latest";
+/// The binary of the cloud-controller-manager of this project: `CLOUD_CONTROLLER_MANAGER`, or the one that `make e2e` builds beside the operator's.
+pub(crate) fn docker_ccm() -> Result<PathBuf> {
+    let beside = || Ok(binary()?.with_file_name("docker-cloud-controller-manager"));
+    env::var_os("CLOUD_CONTROLLER_MANAGER").map_or_else(beside, |named| Ok(named.into()))
+}
+
+/// Builds the image of the cloud-controller-manager of this project, and returns its name.
+pub(crate) async fn docker_ccm_image() -> Result<&'static str> {
+    const IMAGE: &str = "localhost/docker-cloud-controller-manager-e2e:latest";
+    static BUILT: OnceCell<()> = OnceCell::const_new();
+    BUILT.get_or_try_init(async || build_image(&docker_ccm()?, "docker-cloud-controller-manager", IMAGE).await).await?;
+    Ok(IMAGE)
+}
+
+/// Builds the image of a program other than the operator.
+async fn build_image(binary: &Path, program: &str, name: &str) -> Result<()> {
     // The base of the operator's image is there once that is built.
     image().await?;
     let mut build = Command::new(repository().join("hack/image.sh"));
-    build.arg(ccm_cloud()?);
+    build.arg(binary);
     for argument in ["BASE", "CERTIFICATES"] {
         build.args(["--build-arg", &format!("{argument}={BASE}")]);
     }
-    run(build.envs([("PROGRAM", "ccm-cloud"), ("CONTAINER_TOOL", "docker"), ("IMAGE", IMAGE)]))?;
+    run(build.envs([("PROGRAM", program), ("CONTAINER_TOOL", "docker"), ("IMAGE", name)])).map(drop)
+}
 
-    let inspected: Value = serde_json::from_str(&docker(&["image", "inspect", IMAGE])?)?;
-    let config = &inspected[0]["Config"];
-    assert_eq!(config["User"], "65532:65532");
-    assert_eq!(config["Labels"]["org.opencontainers.image.title"], "ccm-cloud");
-    assert_eq!(config["Labels"]["io.openshift.release.operator"], Value::Null);
+#[tokio::test]
+async fn ccm_cloud_has_an_image_of_its_own() -> Result<()> {
+    const IMAGE: &str = "localhost/ccm-cloud-e2e:latest";
+    build_image(&ccm_cloud()?, "ccm-cloud", IMAGE).await?;
+    has_one_program(IMAGE, "ccm-cloud")?;
     let drivers = docker(&["run", "--rm", "--network=none", IMAGE, "drivers"])?;
     for driver in ["docker", "fake"] {
         ensure!(drivers.contains(driver), "{drivers}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_cloud_controller_manager_has_an_image_of_its_own() -> Result<()> {
+    let image = docker_ccm_image().await?;
+    has_one_program(image, "docker-cloud-controller-manager")?;
+    let version = docker(&["run", "--rm", "--network=none", image, "--version"])?;
+    ensure!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+    Ok(())
+}
+
+/// Succeeds if the image is that of this program, without anything of the operator.
+fn has_one_program(image: &str, program: &str) -> Result<()> {
+    let inspected: Value = serde_json::from_str(&docker(&["image", "inspect", image])?)?;
+    let config = &inspected[0]["Config"];
+    assert_eq!(config["User"], "65532:65532");
+    assert_eq!(config["Labels"]["org.opencontainers.image.title"], program);
+    assert_eq!(config["Labels"]["io.openshift.release.operator"], Value::Null);
     let script = "cd /; for file in * usr/bin/*; do echo $file; done";
-    let files = docker(&["run", "--rm", "--network=none", "--entrypoint=/bin/bash", IMAGE, "-ec", script])?;
-    ensure!(files.lines().any(|file| file == "usr/bin/ccm-cloud"), "{files}");
+    let files = docker(&["run", "--rm", "--network=none", "--entrypoint=/bin/bash", image, "-ec", script])?;
+    ensure!(files.lines().any(|file| file == format!("usr/bin/{program}")), "{files}");
     ensure!(!files.contains("manifests") && !files.contains("operator"), "{files}");
     Ok(())
 }

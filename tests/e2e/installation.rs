@@ -15,20 +15,23 @@ use crate::{
 /// Gives the machine of the control plane the images that the plan asks for, under their names: the test's image of the real CCM,
 /// and the operator's own.
 pub(crate) async fn load_images(plane: &Machine, version: &str) -> Result<()> {
-    plane.load("aws", &[&ccm_image(version)?]).await?;
-    let dir = process::temp_dir()?;
-    let file = dir.path().join("operator.tar");
-    let own = image().await?;
-    docker_at_length(&["save", "--output", &file.to_string_lossy(), own]).await?;
-    plane.copy(&file, "/root/operator.tar").await?;
-    plane.import("/root/operator.tar", own, &[]).await
+    plane.load("aws", &[&ccm_image("aws", version)?]).await?;
+    give(plane, image().await?, &[]).await
 }
 
-/// The image of the CCM of AWS that the plan asks for with this version of Kubernetes.
-pub(crate) fn ccm_image(version: &str) -> Result<String> {
-    let minor = version.trim_start_matches('v');
-    let listed =
-        run(Command::new(operator()?).args(["images", "--kubernetes", minor, "--provider=aws", "--output=json"]))?;
+/// Gives a machine an image of the engine, under these further names.
+pub(crate) async fn give(machine: &Machine, image: &str, names: &[&str]) -> Result<()> {
+    let dir = process::temp_dir()?;
+    let file = dir.path().join("image.tar");
+    docker_at_length(&["save", "--output", &file.to_string_lossy(), image]).await?;
+    machine.copy(&file, "/root/image.tar").await?;
+    machine.import("/root/image.tar", image, names).await
+}
+
+/// The image of a provider's CCM that the plan asks for with this version of Kubernetes.
+pub(crate) fn ccm_image(provider: &str, version: &str) -> Result<String> {
+    let (minor, provider) = (version.trim_start_matches('v'), format!("--provider={provider}"));
+    let listed = run(Command::new(operator()?).args(["images", "--kubernetes", minor, &provider, "--output=json"]))?;
     let listed: Value = serde_json::from_str(&listed)?;
     Ok(listed[0]["image"].as_str().context("no image is listed")?.to_owned())
 }

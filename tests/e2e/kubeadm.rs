@@ -71,19 +71,27 @@ impl Kubeadm {
         instances: &[Instance],
         load: impl AsyncFnOnce(&Machine, &str) -> Result<()>,
     ) -> Result<Self> {
-        let room = ROOM.acquire_many(instances.len().try_into()?).await?;
+        let machine = async |instance: &Instance| {
+            let network = [format!("--network={}", blueprint.network), format!("--ip={}", instance.address)];
+            Machine::start(&instance.name, &network.each_ref().map(String::as_str)).await
+        };
+        Self::of(blueprint, instances, 0, machine, load).await
+    }
+
+    /// The same of machines that `machine` makes, with room for `further` ones that join later.
+    pub(crate) async fn of(
+        blueprint: &Blueprint,
+        instances: &[Instance],
+        further: usize,
+        machine: impl AsyncFn(&Instance) -> Result<Machine>,
+        load: impl AsyncFnOnce(&Machine, &str) -> Result<()>,
+    ) -> Result<Self> {
+        let room = ROOM.acquire_many((instances.len() + further).try_into()?).await?;
         let programs = artifacts::node_images().await?.join("testplane");
         let version = run(Command::new(programs.join("kubelet")).arg("--version"))?.replace("Kubernetes ", "");
         docker_at_length(&["network", "create", "--subnet", blueprint.addresses, blueprint.network]).await?;
-        let machine = |instance: &Instance| {
-            let (name, network) = (
-                instance.name.clone(),
-                [format!("--network={}", blueprint.network), format!("--ip={}", instance.address)],
-            );
-            async move { Machine::start(&name, &network.each_ref().map(String::as_str)).await }
-        };
         let (first, others) = instances.split_first().context("no instance")?;
-        let machines = try_join_all(instances.iter().map(machine)).await?;
+        let machines = try_join_all(instances.iter().map(|instance| machine(instance))).await?;
         let (plane, workers) = machines.split_first().context("no machine")?;
 
         let images = plane.exec(&["kubeadm", "config", "images", "list", "--kubernetes-version", &version]).await?;

@@ -29,9 +29,9 @@ use crate::{
 };
 
 /// The taint of a node that no CCM has set up.
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The taint of a node whose instance is stopped.
-const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const BLUEPRINT: Blueprint =
     Blueprint { network: "ccm-operator-e2e-life", addresses: "172.30.204.0/24", workers_wait: true };
 /// The pods of the CCM.
@@ -322,24 +322,24 @@ fn keys(node: &Node) -> impl Iterator<Item = &str> {
     taints.map(|taint| taint.key.as_str())
 }
 
-fn has_taint(node: &Node, key: &str) -> bool {
+pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     keys(node).any(|found| found == key)
 }
 
-fn taints(node: &Node) -> String {
+pub(crate) fn taints(node: &Node) -> String {
     keys(node).collect::<Vec<_>>().join(", ")
 }
 
-fn provider_id(node: &Node) -> &str {
+pub(crate) fn provider_id(node: &Node) -> &str {
     node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default()
 }
 
-fn internal_ip(node: &Node) -> &str {
+pub(crate) fn internal_ip(node: &Node) -> &str {
     let mut addresses = node.status.iter().filter_map(|status| status.addresses.as_ref()).flatten();
     addresses.find(|address| address.type_ == "InternalIP").map_or("", |address| &address.address)
 }
 
-fn condition<'a>(node: &'a Node, type_: &str) -> &'a str {
+pub(crate) fn condition<'a>(node: &'a Node, type_: &str) -> &'a str {
     let mut conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
     conditions.find(|condition| condition.type_ == type_).map_or("", |condition| &condition.status)
 }

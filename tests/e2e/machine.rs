@@ -1,6 +1,6 @@
 //! A machine: a container with a real containerd and, once it is configured, a real kubelet, see `hack/e2e/node.sh`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use tokio::sync::OnceCell;
@@ -13,6 +13,18 @@ use crate::{
 /// The image of a machine.
 pub(crate) const IMAGE: &str = "localhost/ccm-operator-e2e-node:latest";
 
+/// Loads the image of a machine. Returns the folder of all images.
+pub(crate) async fn load_image() -> Result<PathBuf> {
+    static LOADED: OnceCell<()> = OnceCell::const_new();
+    let folder = artifacts::node_images().await?;
+    let load = async || {
+        let file = folder.join("node.tar");
+        docker_at_length(&["load", "--quiet", "--input", &file.to_string_lossy()]).await.map(drop)
+    };
+    LOADED.get_or_try_init(load).await?;
+    Ok(folder)
+}
+
 /// A running machine, removed when it is dropped.
 pub(crate) struct Machine {
     container: Container,
@@ -21,13 +33,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// Starts one with this host name and arguments of `docker run`, such as its network; returns once containerd serves.
     pub(crate) async fn start(name: &str, arguments: &[&str]) -> Result<Self> {
-        static LOADED: OnceCell<()> = OnceCell::const_new();
-        let folder = artifacts::node_images().await?;
-        let load = async || {
-            let file = folder.join("node.tar");
-            docker_at_length(&["load", "--quiet", "--input", &file.to_string_lossy()]).await.map(drop)
-        };
-        LOADED.get_or_try_init(load).await?;
+        let folder = load_image().await?;
         let mut all: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         // As kind and others run their nodes: all permissions, and the files of containers on a file system that is no overlay.
         let of_machine = ["--privileged", "--cgroupns=private", "--tmpfs=/run", "--tmpfs=/tmp", "--volume=/var"];
@@ -36,7 +42,16 @@ impl Machine {
         all.push(format!("--volume={}:/images:ro", folder.display()));
         all.push(format!("--volume={}:/opt/testplane:ro", folder.join("testplane").display()));
         all.push(IMAGE.to_owned());
-        let machine = Self { container: Container::run(&all)? };
+        Self::begins(Container::run(&all)?).await
+    }
+
+    /// The machine of this name, which a driver has made with the mounts of [`Machine::start`]; returns once containerd serves.
+    pub(crate) async fn of(name: &str) -> Result<Self> {
+        Self::begins(Container::of(name)?).await
+    }
+
+    async fn begins(container: Container) -> Result<Self> {
+        let machine = Self { container };
         eventually("containerd serves", LIMIT, async || machine.exec(&["ctr", "version"]).await.map(Some)).await?;
         machine.load("pause", &[]).await?;
         Ok(machine)

@@ -17,6 +17,7 @@ mod cloud;
 mod commands;
 mod dead_node;
 mod docker;
+mod docker_cloud;
 mod drivers;
 mod image;
 mod installation;

@@ -1,8 +1,8 @@
 //! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs, the clouds'
 //! cloud-controller-managers, a vCenter, Helm and a Docker Engine.
 //!
-//! `hack/testplane/build.sh`, `hack/ccm/build.sh`, `hack/vcsim/build.sh`, `hack/helm/build.sh` and `hack/moby/build.sh` build them once, `hack/debian.sh`
-//! gets them, `hack/e2e/` puts them together.
+//! `hack/testplane/build.sh`, `hack/ccm/build.sh`, `hack/ccm/fake/build.sh`, `hack/vcsim/build.sh`, `hack/helm/build.sh`,
+//! `hack/moby/build.sh` and `hack/containerd/build.sh` build them once, `hack/debian.sh` gets them, `hack/e2e/` puts them together.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,6 +32,14 @@ pub async fn cloud_controller_managers() -> Result<&'static Path> {
     Ok(FOLDER.get_or_try_init(|| build_sh("hack/ccm/build.sh", &[])).await?)
 }
 
+/// k8s.io/cloud-provider on the cloud of the driver fake, which the first call on a machine builds; concurrent tests wait for one
+/// build.
+pub async fn library_on_fake_cloud() -> Result<PathBuf> {
+    static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+    let folder = FOLDER.get_or_try_init(|| build_sh("hack/ccm/fake/build.sh", &[])).await?;
+    Ok(folder.join("fake-cloud-controller-manager"))
+}
+
 /// The simulator of a vCenter, which the first call on a machine builds.
 pub async fn vcenter_simulator() -> Result<PathBuf> {
     Ok(build_sh("hack/vcsim/build.sh", &[]).await?.join("vcsim"))
@@ -46,6 +54,16 @@ pub async fn helm() -> Result<PathBuf> {
 /// The program of a current Docker Engine, which the first call on a machine builds.
 pub async fn current_engine() -> Result<PathBuf> {
     Ok(build_sh("hack/moby/build.sh", &[]).await?.join("dockerd"))
+}
+
+/// The folder of a current containerd and its shim, which the first call on a machine builds.
+pub async fn current_containerd() -> Result<PathBuf> {
+    build_sh("hack/containerd/build.sh", &[]).await
+}
+
+/// A Python interpreter, as a file for `docker import`.
+pub async fn python_image() -> Result<PathBuf> {
+    build_sh("hack/e2e/python.sh", &[]).await
 }
 
 /// The folder of Debian's `prometheus` and `promtool`.

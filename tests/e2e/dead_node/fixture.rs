@@ -69,7 +69,7 @@ impl Fixture {
         }
         let cluster = Box::pin(Kubeadm::start(blueprint, &instances, load_images)).await?;
         let version = cluster.client.apiserver_version().await?.git_version;
-        let image = ccm_image(&version)?;
+        let image = ccm_image("aws", &version)?;
         let [first, others @ ..] = &cluster.machines[..] else { bail!("no machine") };
         first.load("aws", &[ACME]).await?;
         for machine in others {

@@ -3,7 +3,7 @@
 
 use std::{
     env, fs,
-    net::{IpAddr, Ipv4Addr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, PoisonError},
@@ -52,9 +52,7 @@ async fn the_driver_passes_every_check_over_mutual_tls() -> Result<()> {
     if !owns_the_engine()? {
         return Ok(());
     }
-    let path = env::var_os("PATH").context("PATH")?;
-    let programs = env::split_paths(&path).find(|folder| folder.join("dockerd").exists()).context("no dockerd")?;
-    passes_over_tls(&programs.join("dockerd")).await
+    passes_over_tls(&dockerd()?).await
 }
 
 #[tokio::test]
@@ -66,6 +64,13 @@ async fn the_driver_passes_every_check_on_a_current_engine() -> Result<()> {
     passes_over_tls(&artifacts::current_engine().await?).await
 }
 
+/// The program of the engine of the tests.
+pub(crate) fn dockerd() -> Result<PathBuf> {
+    let path = env::var_os("PATH").context("PATH")?;
+    let mut programs = env::split_paths(&path).map(|folder| folder.join("dockerd"));
+    programs.find(|program| program.exists()).context("no dockerd")
+}
+
 async fn passes_over_tls(dockerd: &Path) -> Result<()> {
     let engine = Engine::start(dockerd).await?;
     let image = artifacts::node_images().await?.join("pause.tar");
@@ -73,7 +78,7 @@ async fn passes_over_tls(dockerd: &Path) -> Result<()> {
     engine.docker(&["tag", IDLE, OTHER])?;
     let version = engine.docker(&["version", "--format", "{{.Server.Version}}, API {{.Server.APIVersion}}"])?;
     let wrong = format!("certPath={}", engine.strangers().display());
-    let (host, certificates) = (engine.host(), engine.certificates());
+    let (host, certificates) = (engine.host(), &engine.certificates);
     let flags = ["--host", &host, "--cert-path", &certificates.to_string_lossy(), "--wrong", &wrong];
     let report = verify("docker", &[&flags[..], &["--image", IDLE, "--other-image", OTHER]].concat()).await?;
     ensure!(not_run(&report).is_empty(), "{report:#}");
@@ -85,6 +90,11 @@ async fn passes_over_tls(dockerd: &Path) -> Result<()> {
 async fn verify(driver: &str, flags: &[&str]) -> Result<Value> {
     let mut command = Command::new(ccm_cloud()?);
     command.args([driver, "verify"]).args(flags).args(["-o", "json"]);
+    report_of(command).await
+}
+
+/// The report that a command prints, of which no check has failed.
+pub(super) async fn report_of(mut command: Command) -> Result<Value> {
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let report: Value = serde_json::from_str(&text[0]).with_context(|| text.concat())?;
@@ -102,12 +112,12 @@ fn results(report: &Value) -> impl Iterator<Item = (&str, &str, String)> {
     })
 }
 
-fn not_run(report: &Value) -> Vec<&str> {
+pub(super) fn not_run(report: &Value) -> Vec<&str> {
     results(report).filter(|(_, outcome, _)| *outcome != "passed").map(|(id, ..)| id).collect()
 }
 
 /// Compares a section of the page, or writes it.
-fn published(title: &str, report: &Value) -> Result<()> {
+pub(super) fn published(title: &str, report: &Value) -> Result<()> {
     static PAGE_IN_USE: Mutex<()> = Mutex::new(());
     let _in_use = PAGE_IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let all = results(report).count();
@@ -138,15 +148,17 @@ fn published(title: &str, report: &Value) -> Result<()> {
 }
 
 /// A further engine in the namespaces of the tests, with mutual TLS. Dropping it ends it.
-struct Engine {
-    port: u16,
+pub(crate) struct Engine {
+    address: SocketAddr,
     _dockerd: Process,
+    /// The certificates of a client.
+    certificates: PathBuf,
     dir: TempDir,
 }
 
 impl Engine {
     async fn start(dockerd: &Path) -> Result<Self> {
-        let (dir, port) = (process::temp_dir()?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port());
+        let dir = process::temp_dir()?;
         let path = |name: &str| dir.path().join(name);
         let authority = Authority::new()?;
         authority.write(&path("server"))?;
@@ -154,7 +166,22 @@ impl Engine {
         Authority::new()?.write(&path("stranger"))?;
         // The server is the right one: only who asks is a stranger.
         fs::copy(path("client").join("ca.pem"), path("stranger").join("ca.pem"))?;
+        let server = ["ca.pem", "cert.pem", "key.pem"].map(|name| path("server").join(name));
+        let certificates = path("client");
+        Self::start_at(dockerd, Ipv4Addr::LOCALHOST, dir, server, certificates).await
+    }
 
+    /// Starts one at an address. The files of the server are its authority, its certificate and its key.
+    pub(crate) async fn start_at(
+        dockerd: &Path,
+        address: Ipv4Addr,
+        dir: TempDir,
+        [ca, certificate, key]: [PathBuf; 3],
+        certificates: PathBuf,
+    ) -> Result<Self> {
+        let path = |name: &str| dir.path().join(name);
+        let address = TcpListener::bind((address, 0))?.local_addr()?;
+        let port = address.port();
         // As the engine of the tests, see hack/e2e/inside.sh.
         let folder = env::var_os("TMPDIR").map(PathBuf::from).context("TMPDIR")?;
         let base = folder.parent().context("no folder")?.join("daemon.json");
@@ -167,19 +194,18 @@ impl Engine {
                 all.insert("deprecated-key-path".to_owned(), json!(file));
             }
         }
-        let of_server = |name: &str| path("server").join(name);
-        for (key, value) in [
-            ("hosts", json!([format!("tcp://127.0.0.1:{port}")])),
+        for (setting, value) in [
+            ("hosts", json!([format!("tcp://{address}")])),
             ("data-root", json!(path("data"))),
             // The path of a socket is short, and this folder belongs to the namespaces of the tests.
             ("exec-root", json!(format!("/run/docker-{port}"))),
             ("pidfile", json!(path("docker.pid"))),
             ("tlsverify", json!(true)),
-            ("tlscacert", json!(of_server("ca.pem"))),
-            ("tlscert", json!(of_server("cert.pem"))),
-            ("tlskey", json!(of_server("key.pem"))),
+            ("tlscacert", json!(ca)),
+            ("tlscert", json!(certificate)),
+            ("tlskey", json!(key)),
         ] {
-            config[key] = value;
+            config[setting] = value;
         }
         fs::write(path("daemon.json"), config.to_string())?;
         let mut command = Command::new(dockerd);
@@ -188,18 +214,18 @@ impl Engine {
             command.env("LD_LIBRARY_PATH", libraries);
         }
         let dockerd = Process::spawn("dockerd", command, &path("dockerd.log"))?;
-        let engine = Self { port, _dockerd: dockerd, dir };
+        let engine = Self { address, _dockerd: dockerd, certificates, dir };
         let serves = eventually("the engine serves", LIMIT, async || engine.docker(&["version"]).map(Some)).await;
         serves.with_context(|| fs::read_to_string(engine.dir.path().join("dockerd.log")).unwrap_or_default())?;
         Ok(engine)
     }
 
-    fn host(&self) -> String {
-        format!("tcp://127.0.0.1:{}", self.port)
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
-    fn certificates(&self) -> PathBuf {
-        self.dir.path().join("client")
+    fn host(&self) -> String {
+        format!("tcp://{}", self.address)
     }
 
     /// The certificate of a client that the engine does not know.
@@ -208,12 +234,12 @@ impl Engine {
     }
 
     /// The output of a command of docker for this engine.
-    fn docker(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) fn docker(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new("docker");
         command
             .args(["--host", &self.host(), "--tlsverify"])
             .args(arguments)
-            .env("DOCKER_CERT_PATH", self.certificates());
+            .env("DOCKER_CERT_PATH", &self.certificates);
         run(&mut command)
     }
 }
@@ -229,13 +255,13 @@ fn libraries(dockerd: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// Who signs certificates.
-struct Authority {
+pub(crate) struct Authority {
     certificate: rcgen::Certificate,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let key = KeyPair::generate()?;
         let mut of_authority = CertificateParams::default();
         of_authority.distinguished_name.push(DnType::CommonName, "engine-ca");
@@ -244,7 +270,7 @@ impl Authority {
     }
 
     /// Writes ca.pem, cert.pem and key.pem, of a server at 127.0.0.1 that is a client, too.
-    fn write(&self, folder: &Path) -> Result<()> {
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let key = KeyPair::generate()?;
         let mut certificate = CertificateParams::new(vec!["localhost".into()])?;
         certificate.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
