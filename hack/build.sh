@@ -1,14 +1,16 @@
 #!/bin/sh
 # Builds a release binary, with the arguments of `cargo build`: the same commit and toolchain give the same bytes,
 # wherever the checkout, cargo's folder and the toolchain are. CCM_OPERATOR_COMMIT names the commit where git is missing.
-#   PROGRAM  ccm-operator, the default, or ccm-cloud. Each is built alone, because cargo gives everything that it builds at once
-#            the same features of their dependencies.
+#   PROGRAM  ccm-operator, the default, ccm-cloud or docker-cloud-controller-manager. Each is built alone, because cargo gives
+#            everything that it builds at once the same features of their dependencies.
 set -eu
 case ${PROGRAM:-ccm-operator} in
 ccm-operator) package=cloud-controller-manager-operator ;;
 # A driver that panics has to be a result of its checks, and not the end of the program.
 ccm-cloud) package=ccm-cloud; export CARGO_PROFILE_RELEASE_PANIC=unwind ;;
-*) echo "hack/build.sh: there is no program $PROGRAM: name ccm-operator or ccm-cloud" >&2; exit 2 ;;
+# A panic ends the process, so that it is restarted: half a cloud-controller-manager would hold the lease and do nothing.
+docker-cloud-controller-manager) package=ccm-cloud-controller-manager ;;
+*) echo "hack/build.sh: there is no program $PROGRAM: name ccm-operator, ccm-cloud or docker-cloud-controller-manager" >&2; exit 2 ;;
 esac
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Fills a folder with what the image adds to its base: `image-root.sh BINARY FOLDER`. Owners aside, the same commit gives the
-# same files: modes do not depend on the umask, and times are the commit's. PROGRAM is ccm-operator, the default, or ccm-cloud.
+# same files: modes do not depend on the umask, and times are the commit's. PROGRAM is ccm-operator, the default,
+# ccm-cloud or docker-cloud-controller-manager.
 set -eu
 binary=$(realpath "$1")
 root=$2

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the container image of a program from its binary: `image.sh BINARY [ARGUMENT of the build…]`.
-#   PROGRAM         ccm-operator, the default, or ccm-cloud
+#   PROGRAM         ccm-operator, the default, ccm-cloud or docker-cloud-controller-manager
 #   CONTAINER_TOOL  podman, docker or buildah; by default the first of them that is installed
 #   IMAGE           the image's name, by default localhost/PROGRAM:<version>
 #   IMAGE_SOURCE    the address of the sources for its labels, by default that of the git remote "origin"

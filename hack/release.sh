@@ -9,13 +9,13 @@
 #   release.sh sign    signs SHA256SUMS: without a key by the identity of the workflow that runs this, or with that of COSIGN_KEY
 #   release.sh verify  checks the signature, as users do, and the sums: SIGNER is the address of the repository whose workflow
 #                      has signed, for the tag of the version in Cargo.toml; COSIGN_PUB the public half of a key
-#   release.sh push    builds an image of PROGRAM (ccm-operator, the default, or ccm-cloud) for each architecture and pushes them as one
-#                      to IMAGE, signed, each with the list of its contents; adds the name of the image with its digest to
+#   release.sh push    builds an image of PROGRAM (ccm-operator, the default, or another one) for each architecture and pushes them as
+#                      one to IMAGE, signed, each with the list of its contents; adds the name of the image with its digest to
 #                      target/release-images.txt; needs podman, skopeo and jq
 set -eu
 cd "$(dirname "$0")/.."
 artifacts=target/release-artifacts
-programs="ccm-operator ccm-cloud"
+programs="ccm-operator ccm-cloud docker-cloud-controller-manager"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 fail() { echo "hack/release.sh: $*" >&2; exit 1; }

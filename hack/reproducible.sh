@@ -2,7 +2,7 @@
 # Builds the commit twice, from clean checkouts in different folders with other cargo folders, umasks and time zones, and
 # fails if the binaries or the images of a program differ. Prints their digests. It takes twice as long as a release build.
 set -euo pipefail
-programs="ccm-operator ccm-cloud"
+programs="ccm-operator ccm-cloud docker-cloud-controller-manager"
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "hack/reproducible.sh: buildah keeps the owners of files: run this as root" >&2; exit 1; }
 base=$(hack/e2e/base.sh)

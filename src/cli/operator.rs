@@ -35,7 +35,7 @@ use crate::{
     grace::TOPOLOGY_GRACE,
     process::{
         health::{self, Health},
-        http,
+        http, identity,
         leadership::{Authority, Deadline, Leadership, Now},
         lease::{Election, Lost, Timings},
         review::{self, Reviewer},
@@ -87,7 +87,8 @@ impl<'a> Candidate<'a> {
         };
         let (lease, leading) = ((namespace.as_str(), self.lease), self.leading.clone());
         let (rewound, was_missing) = (Arc::clone(rewound), Arc::clone(was_missing));
-        let election = Election::new(client.clone(), lease, timings, leading, rewound, was_missing);
+        let election =
+            Election::new(client.clone(), lease, identity::of_container(), timings, leading, rewound, was_missing);
         self.election.insert(election).run().await
     }
 }

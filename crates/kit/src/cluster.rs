@@ -4,6 +4,7 @@ pub mod access_review;
 pub mod client;
 mod connections;
 mod env_file;
+pub mod events;
 pub mod kubeconfig;
 pub mod read;
 pub mod request;

@@ -4,7 +4,7 @@ pub mod changes;
 pub mod dumps;
 pub mod health;
 pub mod http;
-mod identity;
+pub mod identity;
 pub mod leadership;
 pub mod lease;
 pub mod logs;

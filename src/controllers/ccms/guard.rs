@@ -37,7 +37,7 @@ use crate::{
     facts::ccm::{Ccm, Deletable},
     nodes::{
         evidence::{NodeEvent, ReadResult},
-        guard::{self, Decision, Entry, GuardInput, lists},
+        guard::{self, Attempts, Decision, Entry, GuardInput, lists},
         node::Node,
     },
     object::Object,
@@ -230,9 +230,7 @@ impl Member {
         guard::decide(&GuardInput {
             now: known.now,
             nodes: known.nodes,
-            events: known.events,
-            user: &guard.user,
-            policy: &guard.name,
+            attempts: Attempts::Refused { events: known.events, user: &guard.user, policy: &guard.name },
             provider_ids: &guard.provider_ids,
             settings: &ccm.spec.node_deletion,
             leads_since,

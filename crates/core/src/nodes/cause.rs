@@ -51,6 +51,7 @@ pub(super) const SIGNS: &[(Reason, &[&str])] = &[
             "rate limited",
             "throttlingexception",
             "throttling:",
+            "ratelimited: ",
             "request was throttled",
             "statuscode: 429",
             "statuscode=429",
@@ -74,6 +75,7 @@ pub(super) const SIGNS: &[(Reason, &[&str])] = &[
         Reason::CredentialsRefused,
         &[
             "authfailure",
+            "invalidcredentials: ",
             "unauthorized",
             "invalidclienttokenid",
             "signaturedoesnotmatch",
@@ -130,6 +132,8 @@ pub(super) const SIGNS: &[(Reason, &[&str])] = &[
         Reason::CloudUnreachable,
         &[
             "no such host",
+            "unavailable: ",
+            "timeout: ",
             "server misbehaving",
             "x509:",
             "tls: ",
@@ -301,6 +305,12 @@ mod tests {
             "failed to get instance: failed to get instance ID from Provider ID: unknown ProviderName",
             Reason::OtherCloudProviderID,
         ),
+        // This project's own cloud-controller-manager.
+        ("InvalidCredentials: the Engine has the id A, and accountID demands B", Reason::CredentialsRefused),
+        ("Unavailable: cannot connect to 10.0.0.1:2376", Reason::CloudUnreachable),
+        ("Timeout: get instance: no answer within 30s", Reason::CloudUnreachable),
+        ("RateLimited: slow down", Reason::Throttled),
+        ("NotFound: no instance has the providerID \"docker:////a\"", Reason::InstanceNotFound),
         // The network.
         (
             "dial tcp: lookup api.hetzner.cloud on 10.96.0.10:53: read udp 10.0.0.1:4->10.96.0.10:53: i/o timeout",

@@ -27,11 +27,14 @@ use crate::{
 };
 pub use why::KeepReason;
 
-/// The reason of the Event in which a cloud-controller-manager reports a refused deletion. The other Event of each attempt, `DeletingNode`,
+/// The reason of the Event in which a cloud-controller-manager reports a refused deletion. The other Event of each attempt, [`ATTEMPT`],
 /// does not name the cloud-controller-manager.
 pub const REFUSED: &str = "DeletingNodeFailed";
 
-/// The component that reports the Event.
+/// The reason of the Event that precedes each attempt to delete a node. It does not mean that the node is gone.
+pub const ATTEMPT: &str = "DeletingNode";
+
+/// The component that reports both Events.
 pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 
 /// The time for which such an Event counts. The Event is repeated at least every five minutes.
@@ -91,6 +94,22 @@ impl fmt::Display for Entry {
     }
 }
 
+/// What shows which nodes a cloud-controller-manager would delete.
+#[derive(Clone, Copy, Debug)]
+pub enum Attempts<'a> {
+    /// Events about deletions that were refused.
+    Refused {
+        /// Events about nodes.
+        events: &'a [NodeEvent],
+        /// The user name of the cloud-controller-manager.
+        user: &'a str,
+        /// The name of the admission policy.
+        policy: &'a str,
+    },
+    /// The cloud-controller-manager itself knows them. Holds the time when it would last have deleted each node, by uid.
+    Own(&'a BTreeMap<String, Timestamp>),
+}
+
 /// The input of a decision.
 #[derive(Clone, Debug)]
 pub struct GuardInput<'a> {
@@ -98,12 +117,8 @@ pub struct GuardInput<'a> {
     pub now: Timestamp,
     /// Every node.
     pub nodes: &'a [Node],
-    /// Events about nodes.
-    pub events: &'a [NodeEvent],
-    /// The user name of the cloud-controller-manager.
-    pub user: &'a str,
-    /// The name of the admission policy.
-    pub policy: &'a str,
+    /// What shows which nodes the cloud-controller-manager would delete.
+    pub attempts: Attempts<'a>,
     /// The providerID prefixes of the cloud.
     pub provider_ids: &'a [String],
     /// The settings of the administrator.
@@ -233,14 +248,14 @@ impl GuardInput<'_> {
     fn fixed_rules(&self, node: &Node) -> Result<Entry, KeepReason> {
         fixed_rules(self.nodes, (self.provider_ids, &self.settings.selector), node)
     }
+}
 
-    /// Whether an Event reports a refused deletion by this cloud-controller-manager. The message names the user who lacks a permission, or
-    /// the policy that denies the deletion.
-    fn is_refusal(&self, event: &NodeEvent) -> bool {
-        let names_it = event.message.contains(&format!("User \"{}\"", self.user))
-            || event.message.contains(&format!("ValidatingAdmissionPolicy '{}'", self.policy));
-        event.reason == REFUSED && event.component == COMPONENT && names_it
-    }
+/// Whether an Event reports a refused deletion by this cloud-controller-manager. The message names the user who lacks a permission, or
+/// the policy that denies the deletion.
+fn is_refusal(event: &NodeEvent, user: &str, policy: &str) -> bool {
+    let names_it = event.message.contains(&format!("User \"{user}\""))
+        || event.message.contains(&format!("ValidatingAdmissionPolicy '{policy}'"));
+    event.reason == REFUSED && event.component == COMPONENT && names_it
 }
 
 fn since(node: &Node) -> &str {
@@ -253,15 +268,19 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
 
 /// Returns the nodes that the cloud-controller-manager has recently tried to delete, by uid, each with the time of the last attempt.
 fn asked<'a>(input: &GuardInput<'a>) -> BTreeMap<&'a str, Timestamp> {
-    let mut asked: BTreeMap<&str, Timestamp> = BTreeMap::new();
-    for event in input.events.iter().filter(|event| input.is_refusal(event)) {
-        let fresh = event.last.filter(|last| input.now.duration_since(*last) < FRESH);
-        if let Some(last) = fresh {
-            // A future time must not hide a valid time.
-            let rank = |time: Timestamp| (time <= later(input.now, CLOCK_SKEW), time);
-            let known = asked.entry(&event.uid).or_insert(last);
-            *known = std::cmp::max_by_key(last, *known, |time| rank(*time));
+    let attempts: Vec<(&str, Timestamp)> = match input.attempts {
+        Attempts::Refused { events, user, policy } => {
+            let refused = events.iter().filter(|event| is_refusal(event, user, policy));
+            refused.filter_map(|event| Some((event.uid.as_str(), event.last?))).collect()
         }
+        Attempts::Own(attempts) => attempts.iter().map(|(uid, last)| (uid.as_str(), *last)).collect(),
+    };
+    let mut asked: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    for (uid, last) in attempts.into_iter().filter(|(_, last)| input.now.duration_since(*last) < FRESH) {
+        // A future time must not hide a valid time.
+        let rank = |time: Timestamp| (time <= later(input.now, CLOCK_SKEW), time);
+        let known = asked.entry(uid).or_insert(last);
+        *known = std::cmp::max_by_key(last, *known, |time| rank(*time));
     }
     asked
 }

@@ -1,4 +1,5 @@
-//! The log of a cloud-controller-manager (pure): klog lines, as text or JSON, and the messages of k8s.io/cloud-provider.
+//! The log of a cloud-controller-manager (pure): lines of klog, or of this project's own cloud-controller-manager, as text or JSON, and
+//! the messages of k8s.io/cloud-provider, which it has, too.
 //!
 //! Parts of a line are untrusted text, such as node names and cloud messages. So only the beginning of a line identifies it, never words in
 //! its middle.
@@ -218,7 +219,7 @@ fn insert(errors: &mut BTreeMap<String, String>, (node, error): (&str, &str), is
 fn messages(lines: &[String]) -> Vec<Message> {
     let mut messages: Vec<Message> = Vec::new();
     for line in lines {
-        if let Some(message) = of_text(line).or_else(|| of_json(line)) {
+        if let Some(message) = of_text(line).or_else(|| of_own_text(line)).or_else(|| of_json(line)) {
             messages.push(message);
         } else if let Some(last) = messages.last_mut().filter(|last| last.text.len() < LONGEST_READ)
             // Only indented lines continue a klog message; others come from another writer to the same log.
@@ -238,18 +239,36 @@ fn of_text(line: &str) -> Option<Message> {
     let is_header = matches!(level, "I" | "W" | "E" | "F") && day.bytes().all(|byte| byte.is_ascii_digit());
     let (header, text) = rest.strip_prefix(' ').filter(|_| is_header)?.split_once("] ")?;
     let (time, place) = header.split_once(' ')?;
+    (time.len() == 15 && place.contains(':')).then(|| Message { time: second_of_day(time), text: text.to_owned() })
+}
+
+/// Returns the second of the day of a time such as `15:04:05.000000`.
+fn second_of_day(time: &str) -> Option<u32> {
     let clock = time.split_once('.').map_or(time, |(clock, _)| clock);
     let seconds = clock.split(':').try_fold(0_u32, |seconds, part| {
         let part: u32 = part.parse().ok().filter(|part| *part < 60)?;
         Some(seconds * 60 + part)
     });
-    (time.len() == 15 && place.contains(':'))
-        .then(|| Message { time: seconds.filter(|seconds| *seconds < DAY), text: text.to_owned() })
+    seconds.filter(|seconds| *seconds < DAY)
 }
 
-/// Parses a JSON line: `{"ts":1.5,"caller":"file.go:1","msg":"message","err":"error"}`.
+/// Parses a text line of this project's own cloud-controller-manager: `2006-01-02T15:04:05.000000Z  INFO message`.
+fn of_own_text(line: &str) -> Option<Message> {
+    let (time, rest) = line.split_once("Z ")?;
+    let is_time = time.len() == "2006-01-02T15:04:05.000000".len() && time.get(10..11) == Some("T");
+    let (level, text) = rest.trim_start().split_once(' ').filter(|_| is_time)?;
+    let is_level = matches!(level, "ERROR" | "WARN" | "INFO" | "DEBUG" | "TRACE");
+    is_level.then(|| Message { time: time.get(11..).and_then(second_of_day), text: text.to_owned() })
+}
+
+/// Parses a JSON line of klog, `{"ts":1.5,"caller":"file.go:1","msg":"message","err":"error"}`, or of this project's own
+/// cloud-controller-manager, `{"timestamp":"2006-01-02T15:04:05.000000Z","level":"INFO","message":"message"}`.
 fn of_json(line: &str) -> Option<Message> {
     let line: Value = line.starts_with('{').then(|| serde_json::from_str(line).ok())??;
+    if let Some(message) = line["timestamp"].as_str().and_then(|_| line["message"].as_str()) {
+        let time = line["timestamp"].as_str().and_then(|time| time.get(11..)?.strip_suffix('Z'));
+        return Some(Message { time: time.and_then(second_of_day), text: message.to_owned() });
+    }
     let message = line["msg"].as_str()?;
     // An unhandled error has no message of its own.
     let text = line["err"].as_str().filter(|_| message == "Unhandled Error").unwrap_or(message);

@@ -341,7 +341,7 @@ pub struct Credentials {
     /// The keys that it may have.
     #[serde(default)]
     pub optional_keys: Vec<String>,
-    /// The environment variables with the value of a key. If there are none, the Secret is the volume `credentials` of the pod.
+    /// The environment variables with the value of a key. A pod with a volume `credentials` has the keys of the Secret as files, too.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// Whether the cloud-controller-manager can use the identity of its machine instead.

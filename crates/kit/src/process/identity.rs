@@ -6,19 +6,47 @@ use std::{env, fs};
 /// share one. Outside of a Pod, or if the name is unknown, the identity is unique.
 ///
 /// The environment variables `POD_UID` and `CONTAINER_NAME` come first, then the kubelet's mounts.
-pub(super) fn identity() -> String {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
+pub fn of_container() -> String {
+    match container() {
+        Container { uid: Some(uid), name: Some(name) } => format!("{uid}_{name}"),
+        Container { uid, .. } => format!("{}_{}", uid.unwrap_or_else(host), unique()),
+    }
+}
+
+/// Returns the identity of this process in the form of client-go, `<host name>_<id>`, by which others find the Pod that leads. The id
+/// is that of the container, if it is known, and has no underscore.
+pub fn with_host_name() -> String {
+    match container() {
+        Container { uid: Some(uid), name: Some(name) } => format!("{}_{uid}-{name}", host()),
+        Container { .. } => format!("{}_{}", host(), unique()),
+    }
+}
+
+/// What is known of the container of this process.
+struct Container {
+    uid: Option<String>,
+    name: Option<String>,
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn host() -> String {
+    read("/proc/sys/kernel/hostname").trim().to_owned()
+}
+
+fn unique() -> String {
+    read("/proc/sys/kernel/random/uuid").trim().to_owned()
+}
+
+fn container() -> Container {
     let mounts = read("/proc/self/mountinfo");
     let given = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let mounted = of_mounts(&mounts);
     let uid = given("POD_UID").or(mounted.map(|(uid, _)| uid.to_owned()));
-    let container = given("CONTAINER_NAME").or(mounted.and_then(|(_, container)| container).map(ToOwned::to_owned));
-    let unique = || read("/proc/sys/kernel/random/uuid").trim().to_owned();
-    let host = || read("/proc/sys/kernel/hostname").trim().to_owned();
-    match (uid, container) {
-        (Some(uid), Some(container)) => format!("{uid}_{container}"),
-        (uid, _) => format!("{}_{}", uid.unwrap_or_else(host), unique()),
-    }
+    let name = given("CONTAINER_NAME").or(mounted.and_then(|(_, container)| container).map(ToOwned::to_owned));
+    Container { uid, name }
 }
 
 /// Reads the Pod's UID and the container's name. The kubelet mounts `/etc/hosts` from `<root>/pods/<uid>/` and the

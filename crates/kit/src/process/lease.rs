@@ -30,10 +30,7 @@ use crate::{
         watch::{self as lease_watch, Collection, LastEventTime},
     },
     object::{Kind, kind},
-    process::{
-        identity::identity,
-        leadership::{Deadline, Leadership, Now},
-    },
+    process::leadership::{Deadline, Leadership, Now},
 };
 
 pub use crate::process::leadership::Timings;
@@ -82,11 +79,12 @@ enum Try {
 }
 
 impl Election {
-    /// Creates an election that has not started yet. `rewound` is notified if a response shows that resource versions have gone back. All
+    /// Creates an election that has not started yet. `identity` names this process as the holder: see [`crate::process::identity`]. `rewound` is notified if a response shows that resource versions have gone back. All
     /// elections of a process share `was_missing`: whether a lease was missing.
     pub fn new(
         client: Client,
         (namespace, name): (&str, &str),
+        identity: String,
         timings: Timings,
         leading: watch::Sender<Leadership>,
         rewound: Arc<Notify>,
@@ -97,7 +95,7 @@ impl Election {
             client,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            identity: identity(),
+            identity,
             timings,
             leading,
             rewound,

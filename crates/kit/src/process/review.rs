@@ -190,8 +190,13 @@ const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=u
 
 /// The routes of the metrics server. It returns the text only with the permission to get `/metrics`.
 pub fn routes(text: impl Fn() -> String + Clone + Send + Sync + 'static, reviewer: Reviewer) -> Router {
+    open_routes(text).layer(middleware::from_fn_with_state(Arc::new(reviewer), reviewed))
+}
+
+/// The routes of a metrics server that returns the text to everybody.
+pub fn open_routes(text: impl Fn() -> String + Clone + Send + Sync + 'static) -> Router {
     let exposition = move || async move { ([(header::CONTENT_TYPE, MEDIA_TYPE)], text()) };
-    Router::new().route("/metrics", get(exposition)).layer(middleware::from_fn_with_state(Arc::new(reviewer), reviewed))
+    Router::new().route("/metrics", get(exposition))
 }
 
 async fn reviewed(

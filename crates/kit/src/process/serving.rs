@@ -45,7 +45,20 @@ impl Serving {
         suites: impl Fn() -> Vec<String> + Send + Sync + 'static,
         expires: Gauge,
     ) -> anyhow::Result<Self> {
-        let certificate = Arc::new(Certificate::new(folder, expires)?);
+        let certificate = folder.join(CERTIFICATE);
+        let mut key = folder;
+        key.push(KEY);
+        Self::with_files(Some([certificate, key]), suites, expires)
+    }
+
+    /// Creates settings with the certificate and the key in two files, or with a self-signed certificate until both are complete. Without
+    /// files the certificate is always the self-signed one.
+    pub fn with_files(
+        files: Option<[PathBuf; 2]>,
+        suites: impl Fn() -> Vec<String> + Send + Sync + 'static,
+        expires: Gauge,
+    ) -> anyhow::Result<Self> {
+        let certificate = Arc::new(Certificate::new(files, expires)?);
         Ok(Self { certificate, suites: Box::new(suites), made: Mutex::default() })
     }
 
@@ -82,7 +95,8 @@ fn offered(suites: &[String]) -> (CryptoProvider, Vec<&'static SupportedProtocol
 /// A certificate in files that may be replaced while it is used.
 #[derive(Debug)]
 struct Certificate {
-    folder: PathBuf,
+    /// The certificate and its key; `None` if there is only the self-signed one.
+    files: Option<[PathBuf; 2]>,
     current: Mutex<Current>,
     expires: Gauge,
 }
@@ -96,33 +110,22 @@ struct Current {
 }
 
 impl Certificate {
-    fn new(folder: PathBuf, expires: Gauge) -> anyhow::Result<Self> {
+    fn new(files: Option<[PathBuf; 2]>, expires: Gauge) -> anyhow::Result<Self> {
         let current = Current { key: Arc::new(self_signed()?), stamps: None, checked_at: None };
         expires.set(end_of(&current.key));
-        Ok(Self { folder, current: Mutex::new(current), expires })
-    }
-
-    fn read(&self) -> anyhow::Result<CertifiedKey> {
-        let chain = CertificateDer::pem_slice_iter(&files::read(&self.folder.join(CERTIFICATE))?)
-            .collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(&files::read(&self.folder.join(KEY))?)?;
-        Ok(CertifiedKey::from_der(chain, key, &ring::default_provider())?)
-    }
-
-    fn stamps(&self) -> Option<[Stamp; 2]> {
-        let stamp = |name: &str| files::stamp(&self.folder.join(name)).ok();
-        Some([stamp(CERTIFICATE)?, stamp(KEY)?])
+        Ok(Self { files, current: Mutex::new(current), expires })
     }
 
     /// Returns the certificate in the files, or the last valid one.
     fn current(&self) -> Arc<CertifiedKey> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(files) = &self.files else { return Arc::clone(&current.key) };
         if current.checked_at.is_none_or(|checked_at| checked_at.elapsed() >= CHECK_PERIOD) {
             current.checked_at = Some(Instant::now());
-            let stamps = self.stamps();
+            let stamps = stamps(files);
             if stamps.is_some() && stamps != current.stamps {
-                let folder = self.folder.display();
-                match self.read() {
+                let folder = files::parent(&files[0]).display();
+                match read(files) {
                     Ok(key) => {
                         info!("serving metrics with the certificate in {folder}");
                         self.expires.set(end_of(&key));
@@ -135,6 +138,16 @@ impl Certificate {
         }
         Arc::clone(&current.key)
     }
+}
+
+fn read([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<CertifiedKey> {
+    let chain = CertificateDer::pem_slice_iter(&files::read(certificate)?).collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(&files::read(key)?)?;
+    Ok(CertifiedKey::from_der(chain, key, &ring::default_provider())?)
+}
+
+fn stamps([certificate, key]: &[PathBuf; 2]) -> Option<[Stamp; 2]> {
+    Some([files::stamp(certificate).ok()?, files::stamp(key).ok()?])
 }
 
 impl ResolvesServerCert for Certificate {
@@ -179,7 +192,8 @@ mod tests {
     fn a_certificate_is_used_once_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let expires = Gauge::default();
-        let certificate = Certificate::new(folder.path().to_owned(), expires.clone()).unwrap();
+        let files = [CERTIFICATE, KEY].map(|name| folder.path().join(name));
+        let certificate = Certificate::new(Some(files), expires.clone()).unwrap();
         let now = || {
             certificate.current.lock().unwrap().checked_at = None;
             certificate.current().cert[0].clone()

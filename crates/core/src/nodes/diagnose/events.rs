@@ -4,7 +4,7 @@ use super::{ClusterContext, NodeResult, found};
 use crate::nodes::{
     diagnosis::Finding,
     evidence::NodeEvent,
-    guard::{COMPONENT, REFUSED},
+    guard::{ATTEMPT, COMPONENT, REFUSED},
     node::Node,
     reason::Reason,
 };
@@ -14,7 +14,7 @@ const FRESH: i64 = 360;
 
 /// Whether an Event announces the deletion of a node. It precedes the attempt, so it does not prove that the node is gone.
 pub(super) fn is_deletion(event: &NodeEvent) -> bool {
-    event.reason == "DeletingNode" && event.component == COMPONENT
+    event.reason == ATTEMPT && event.component == COMPONENT
 }
 
 /// Whether an Event reports that this announced deletion was refused. If the node is gone anyway, another client has deleted it.

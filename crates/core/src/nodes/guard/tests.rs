@@ -79,12 +79,14 @@ impl Case {
     }
 
     fn decide(&self) -> Decision {
+        self.decide_by(Attempts::Refused { events: &self.events, user: USER, policy: POLICY })
+    }
+
+    fn decide_by(&self, attempts: Attempts<'_>) -> Decision {
         decide(&GuardInput {
             now: at(self.now),
             nodes: &self.nodes,
-            events: &self.events,
-            user: USER,
-            policy: POLICY,
+            attempts,
             provider_ids: &["aws:///".to_owned()],
             settings: &self.settings,
             leads_since: self.leads_since.map(at).ok_or("nobody leads"),
@@ -122,6 +124,25 @@ fn a_node_whose_machine_is_gone_is_confirmed_in_its_state() {
     );
     assert_eq!((decision.waiting, decision.asked_for), (vec![], vec!["gone".to_owned()]));
     assert_eq!(decision.due, Some(at(-60 + 330)), "then the Event does not count any more");
+}
+
+#[test]
+fn a_cloud_controller_manager_that_knows_its_attempts_needs_no_events() {
+    let case = case(|one| one.events.clear());
+    let by = |attempts: &[(&str, i64)]| {
+        let attempts = attempts.iter().map(|(uid, last)| ((*uid).to_owned(), at(*last))).collect();
+        let Decision { confirmed, waiting, .. } = case.decide_by(Attempts::Own(&attempts));
+        (confirmed.len(), waiting.into_iter().map(|one| one.why).collect::<Vec<_>>())
+    };
+    assert_eq!(by(&[("uid-gone", -1)]), (1, vec![]));
+    assert_eq!(by(&[]), (0, vec![]));
+    assert_eq!(by(&[("uid-gone", -330)]), (0, vec![]), "the attempt is too old");
+    assert_eq!(by(&[("uid-gone", -101)]), (0, vec![KeepReason::NotAskedFor]), "before the node was unready for long");
+    assert_eq!(
+        by(&[("uid-other", -1), ("uid-w0", -1)]),
+        (0, vec![]),
+        "of a node that does not exist, and of a ready one"
+    );
 }
 
 #[test]

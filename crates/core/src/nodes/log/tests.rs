@@ -25,6 +25,12 @@ fn an_error_is_read_in_every_form_in_which_it_is_logged() {
             "no",
         ),
         ("{\"ts\":1.5,\"msg\":\"error syncing 'a': no, requeuing\",\"v\":0}", "no"),
+        ("2026-01-02T15:04:05.123456Z  WARN error syncing 'a': no, requeuing", "no"),
+        ("2026-01-02T15:04:05.123456Z ERROR error syncing 'a': no, requeuing", "no"),
+        (
+            "{\"timestamp\":\"2026-01-02T15:04:05.123456Z\",\"level\":\"WARN\",\"message\":\"error syncing 'a': no, requeuing\"}",
+            "no",
+        ),
     ] {
         assert_eq!(of(text).attempts.get("a"), Some(&failed(error)), "{text}");
     }
@@ -68,6 +74,13 @@ fn an_error_that_repeats_itself_has_ended_when_other_lines_follow_for_long() {
     assert_eq!(count(log("00:10:00")), (0, 0, 1));
     assert_eq!(count(log("01:00:00")), (0, 0, 0));
     assert_eq!(count(log("99:00:00")), (1, 1, 1), "no time");
+    let own = |last: &str| {
+        of(&format!(
+            "2026-01-01T23:59:00.000000Z  WARN error checking if node a exists: no\n\
+             {{\"timestamp\":\"2026-01-02T{last}.000000Z\",\"message\":\"other\"}}\n"
+        ))
+    };
+    assert_eq!((own("00:00:10").unknown.len(), own("00:10:00").unknown.len()), (1, 0), "our own");
 }
 
 #[test]

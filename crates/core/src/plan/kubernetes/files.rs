@@ -39,14 +39,12 @@ pub(super) fn mount(descriptor: &Descriptor, object: &mut Object, ccm: &Ccm) {
     source(object, TRUST_BUNDLE, bundle.as_ref());
     let secret = spec.credentials.as_ref().map(|credentials| credentials.secret_ref.name.as_str());
     let needed = descriptor.credentials.as_ref();
-    let variables = needed.map(|needed| &needed.environment).filter(|variables| !variables.is_empty());
-    let is_volume = needed.is_some() && variables.is_none();
-    let volume = secret.filter(|_| is_volume).map(|secret| json!({"secret": {"secretName": secret}}));
+    let volume = secret.filter(|_| needed.is_some()).map(|secret| json!({"secret": {"secretName": secret}}));
     source(object, CREDENTIALS_VOLUME, volume.as_ref());
-    let (Some(secret), Some(needed), Some(variables)) = (secret, needed, variables) else { return };
+    let (Some(secret), Some(needed)) = (secret, needed) else { return };
     let optional: BTreeSet<_> = needed.optional_keys.iter().collect();
     for container in containers_mut(object, &["containers"]) {
-        for (variable, key) in variables {
+        for (variable, key) in &needed.environment {
             work::add(1);
             let mut reference = json!({"name": secret, "key": key});
             if optional.contains(key) {

@@ -3,7 +3,7 @@
 //!
 //! Only a digest of their data, the names of the keys, and the findings of the configuration's checker are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -52,8 +52,8 @@ pub struct Named {
     optional_keys: Vec<String>,
     /// The checker of the value of its only key.
     file: Option<ConfigFile>,
-    /// Whether its values become environment variables, which have no line breaks at their ends.
-    are_variables: bool,
+    /// The keys whose values become environment variables, which have no line breaks at their ends.
+    variables: BTreeSet<String>,
 }
 
 /// The checkers of an object's values, by key. Several providers may read the same value.
@@ -71,7 +71,14 @@ pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
             (None, None) => return None,
         };
         let (keys, file) = (vec![key.clone()], Some(file.clone()));
-        Some(Named { usage: Use::CloudConfig, reference, keys, optional_keys: Vec::new(), file, are_variables: false })
+        Some(Named {
+            usage: Use::CloudConfig,
+            reference,
+            keys,
+            optional_keys: Vec::new(),
+            file,
+            variables: BTreeSet::new(),
+        })
     });
     let credentials = descriptor.credentials.as_ref().zip(spec.credentials.as_ref()).map(|(needed, given)| Named {
         usage: Use::Credentials,
@@ -79,7 +86,7 @@ pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
         keys: needed.keys.clone(),
         optional_keys: needed.optional_keys.clone(),
         file: None,
-        are_variables: !needed.environment.is_empty(),
+        variables: needed.environment.values().cloned().collect(),
     });
     let bundle = spec.trust_bundle.as_ref().map(|bundle| Named {
         usage: Use::TrustBundle,
@@ -87,7 +94,7 @@ pub fn named(descriptor: &Descriptor, ccm: &Ccm) -> Vec<Named> {
         keys: vec![bundle.config_map_ref.key.clone()],
         optional_keys: Vec::new(),
         file: None,
-        are_variables: false,
+        variables: BTreeSet::new(),
     });
     [config, credentials, bundle].into_iter().flatten().collect()
 }
@@ -240,14 +247,10 @@ pub fn check(named: &Named, found: &SourceState) -> Result<Vec<String>, InputPro
             }
         }
     }
-    if named.are_variables {
-        for key in keys.iter().chain(&named.optional_keys) {
-            let ends_line =
-                |(_, content): &(&String, &Content)| matches!(content, Content::Given { ends_line: true, .. });
-            let ending = source.like(key).filter(ends_line);
-            warnings
-                .extend(ending.map(|(key, _)| format!("{field}: the key {key} of {reference} ends with a line break")));
-        }
+    for key in keys.iter().chain(&named.optional_keys).filter(|key| named.variables.contains(*key)) {
+        let ends_line = |(_, content): &(&String, &Content)| matches!(content, Content::Given { ends_line: true, .. });
+        let ending = source.like(key).filter(ends_line);
+        warnings.extend(ending.map(|(key, _)| format!("{field}: the key {key} of {reference} ends with a line break")));
     }
     Ok(warnings)
 }

@@ -160,4 +160,6 @@ fn a_line_break_at_the_end_of_a_variable_is_a_warning() {
     assert!(of("hcloud", &[("token", "s3cret")]).is_empty());
     let in_files = [("vc.example.username", "me\n"), ("vc.example.password", "s3cret\n")];
     assert!(of("vsphere", &in_files).is_empty(), "the program reads files");
+    let both = [("host", "tcp://a:1\n"), ("ca.pem", "PEM\n"), ("cert.pem", "PEM\n"), ("key.pem", "PEM\n")];
+    assert_eq!(of("docker", &both), [expected("host")], "the others are files");
 }

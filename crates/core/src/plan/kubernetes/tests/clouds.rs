@@ -359,3 +359,24 @@ fn only_allowed_variables_reach_the_cloud_controller_manager() {
         assert!(problem.starts_with(&expected), "{problem}");
     }
 }
+
+#[test]
+fn a_secret_may_be_files_and_variables() {
+    let objects = planned(ccm("docker", json!({}))).unwrap();
+    let pod = pod(&objects);
+    assert_eq!(pod["volumes"], json!([{"name": "credentials", "secret": {"secretName": "docker-creds"}}]));
+    let host = json!({"secretKeyRef": {"name": "docker-creds", "key": "host"}});
+    let folder = &pod["containers"][0]["volumeMounts"][0]["mountPath"];
+    assert_eq!(
+        pod["containers"][0]["env"],
+        json!([{"name": "DOCKER_CERT_PATH", "value": folder}, {"name": "DOCKER_HOST", "valueFrom": host}])
+    );
+}
+
+#[test]
+fn the_cloud_controller_manager_of_this_project_has_its_version() {
+    let catalog = embedded::catalog().unwrap();
+    let image = &catalog.kubernetes_of("docker").unwrap().descriptor.images[CCM];
+    let tags: Vec<_> = image.versions.tags.values().map(|tag| tag.name.as_str()).collect();
+    assert!(tags.len() > 4 && tags.iter().all(|tag| *tag == env!("CARGO_PKG_VERSION")), "{tags:?}");
+}

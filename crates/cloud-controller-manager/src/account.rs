@@ -1,0 +1,105 @@
+//! The account that this cluster used first (IO): an annotation of the lease. A cloud-controller-manager that is given the credentials
+//! of another account would find none of its nodes there, so with another account nothing is answered.
+
+use std::collections::BTreeMap;
+
+use ccm_drivers::contract::{Error, ErrorKind, Result};
+use ccm_kit::{
+    cluster::request::{self, Cause, NO_DEADLINE},
+    process::leadership::Authority,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+
+use crate::error::brief;
+
+/// The annotation of the lease.
+pub(crate) const ANNOTATION: &str = "ccm-operator.dev/account";
+
+/// How often the annotation is written while the lease is renewed at the same time.
+const MOST_TRIES: u32 = 5;
+
+/// The account that was used first.
+pub(crate) struct FirstAccount {
+    api: Api<Lease>,
+    namespace: String,
+    lease: String,
+    authority: Authority,
+}
+
+impl FirstAccount {
+    pub(crate) fn new(client: Client, (namespace, lease): (&str, &str), authority: Authority) -> Self {
+        let api = Api::namespaced(client, namespace);
+        Self { api, namespace: namespace.to_owned(), lease: lease.to_owned(), authority }
+    }
+
+    /// The place of the id, for messages.
+    pub(crate) fn place(&self) -> String {
+        format!("the annotation {ANNOTATION} of Lease {}/{}", self.namespace, self.lease)
+    }
+
+    /// Reads the id; `None` if no account was used yet.
+    pub(crate) async fn read(&self) -> Result<Option<String>> {
+        Ok(self.lease().await?.as_ref().and_then(id))
+    }
+
+    /// Keeps the id of the first account. Fails with `InvalidCredentials` if there is another one.
+    pub(crate) async fn keep(&self, account: &str) -> Result<()> {
+        for _ in 0..MOST_TRIES {
+            let found = self.lease().await?;
+            match found.as_ref().and_then(id) {
+                Some(kept) if kept == account => return Ok(()),
+                Some(kept) => return Err(self.another(account, &kept)),
+                None => {}
+            }
+            let params = PostParams::default();
+            let is_there = found.is_some();
+            let lease = self.with_account(found.unwrap_or_default(), account);
+            let write = async {
+                if is_there {
+                    self.api.replace(&self.lease, &params, &lease).await
+                } else {
+                    self.api.create(&params, &lease).await
+                }
+            };
+            match request::send(self.authority.write_budget(), write).await {
+                Ok(_) => return Ok(()),
+                // The lease was renewed, or created, in between.
+                Err(Cause::Api(kube::Error::Api(status))) if status.code == 409 => {}
+                Err(cause) => return Err(self.failed("write", &cause)),
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, format!("failed to write {}: it keeps changing", self.place())))
+    }
+
+    async fn lease(&self) -> Result<Option<Lease>> {
+        let read = request::send(NO_DEADLINE, self.api.get_opt(&self.lease)).await;
+        read.map_err(|cause| self.failed("read", &cause))
+    }
+
+    /// The lease with the id. The holder and the version stay, so the write fails if the lease was renewed in between.
+    fn with_account(&self, mut lease: Lease, account: &str) -> Lease {
+        let ObjectMeta { name, namespace, annotations, .. } = &mut lease.metadata;
+        (*name, *namespace) = (Some(self.lease.clone()), Some(self.namespace.clone()));
+        annotations.get_or_insert_with(BTreeMap::new).insert(ANNOTATION.to_owned(), account.to_owned());
+        lease
+    }
+
+    fn failed(&self, what: &str, cause: &Cause) -> Error {
+        Error::new(ErrorKind::Unavailable, format!("failed to {what} {}: {cause}", self.place()))
+    }
+
+    fn another(&self, account: &str, kept: &str) -> Error {
+        let (account, kept) = (brief(account), brief(kept));
+        let problem = format!("the credentials belong to the account {account:?}, and {} is {kept:?}", self.place());
+        Error::new(ErrorKind::InvalidCredentials, problem)
+    }
+}
+
+fn id(lease: &Lease) -> Option<String> {
+    let id = lease.metadata.annotations.as_ref()?.get(ANNOTATION)?;
+    Some(id.clone()).filter(|id| !id.is_empty())
+}

@@ -1,0 +1,114 @@
+//! The controller cloud-node (IO): initializes nodes, and repairs their labels.
+
+use std::{convert::Infallible, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    time::{Instant, sleep_until},
+};
+use tracing::{info, warn};
+
+use super::{
+    Context,
+    queue::Queue,
+    update,
+    write::{self, Part},
+};
+use crate::{
+    initialize,
+    instances::{Answer, SEVERAL},
+    node_events::{CLOUD_NODE, Failure, key, reason},
+};
+
+/// Syncs each node whose name arrives, until it succeeds.
+pub(super) async fn run(context: &Context, mut changes: UnboundedReceiver<String>) -> Infallible {
+    let (mut queue, mut running) = (Queue::default(), FuturesUnordered::new());
+    loop {
+        while running.len() < context.options.concurrent_node_syncs.max(1)
+            && let Some((name, since)) = queue.next(Instant::now())
+        {
+            running.push(async move {
+                let result = sync(context, &name, since).await;
+                (name, result)
+            });
+        }
+        context.metrics.set_queue_depth(queue.len());
+        let due = queue.due();
+        tokio::select! {
+            Some(name) = changes.recv() => {
+                if queue.add(name, Instant::now()) {
+                    context.metrics.queue_added();
+                }
+            }
+            Some((name, result)) = running.next() => {
+                if let Err(failure) = &result {
+                    warn!("{}", failure.of_sync(&name));
+                    context.metrics.queue_retried();
+                    if let Some(node) = context.nodes.get(&name) {
+                        context.events.explain(CLOUD_NODE, &node, failure);
+                    }
+                }
+                queue.done(name, result.is_ok(), Instant::now());
+            }
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            // Nothing can come any more: the watch of the nodes is being dropped.
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// Brings one node to its state. `since` is the time of the change.
+///
+/// 1. Finds its instance, and verifies the account (the cloud).
+/// 2. Decides what it gets (pure).
+/// 3. Changes the node (API server), and then its addresses (API server).
+async fn sync(context: &Context, name: &str, since: Instant) -> Result<(), Failure> {
+    let Some(node) = context.nodes.get(name) else { return Ok(()) };
+    if !initialize::is_uninitialized(&node) {
+        return repair(context, &node, since).await;
+    }
+    info!("Initializing node {name} with cloud provider");
+    if context.cloud.is_foreign(key(&node).provider_id, since).await.map_err(Failure::Cloud)? {
+        context.events.foreign(&node, &context.cloud.schemes());
+        return Ok(());
+    }
+    let is_one_of_several = context.nodes.are_many(SEVERAL, initialize::is_uninitialized);
+    let answer = context.cloud.find(key(&node), is_one_of_several, since).await.map_err(Failure::Cloud)?;
+    initialize_node(context, &node, &answer).await
+}
+
+async fn initialize_node(context: &Context, node: &Value, answer: &Answer) -> Result<(), Failure> {
+    let patch = |node: &Value| initialize::patch(node, &answer.instance).map_err(Failure::from);
+    // Another account may have an instance that fits, and the providerID cannot be changed afterwards.
+    context.cloud.confirm(answer).await.map_err(Failure::Cloud)?;
+    let Some(node) = write::change(context, Part::Node, node, patch).await? else { return Ok(()) };
+    if let Some(age) = age(&node) {
+        context.metrics.taint_removal_delay(age);
+    }
+    // The taint is gone, so a failure is corrected with the next update of all addresses.
+    update::addresses(context, &node, answer).await;
+    info!("Successfully initialized node {} with cloud provider", key(&node).name);
+    context.events.normal(CLOUD_NODE, &node, reason::SYNCED, "Node synced successfully".to_owned());
+    if let Some(age) = age(&node) {
+        context.metrics.initial_sync_delay(age);
+    }
+    Ok(())
+}
+
+async fn repair(context: &Context, node: &Value, since: Instant) -> Result<(), Failure> {
+    if initialize::repair(node).is_none()
+        || context.cloud.is_foreign(key(node).provider_id, since).await.map_err(Failure::Cloud)?
+    {
+        return Ok(());
+    }
+    write::change(context, Part::Node, node, |node| Ok(initialize::repair(node))).await.map(drop)
+}
+
+/// The time since the creation of a node.
+fn age(node: &Value) -> Option<Duration> {
+    let created: Timestamp = node["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
+    Duration::try_from(Timestamp::now().duration_since(created)).ok()
+}

@@ -1,0 +1,82 @@
+//! The controller cloud-node (IO): keeps the addresses of initialized nodes up to date.
+
+use std::convert::Infallible;
+
+use futures::StreamExt;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{
+    Context, passes,
+    write::{self, Part},
+};
+use crate::{
+    addresses,
+    initialize::{self, Problem},
+    instances::{Answer, SEVERAL},
+    node_events::{CLOUD_NODE, Failure, cloud_error, key},
+};
+
+/// Updates the addresses of all nodes in each period.
+pub(super) async fn run(context: &Context) -> Infallible {
+    context.nodes.synced().await;
+    let mut passes = passes(context.options.node_status_update_frequency);
+    loop {
+        passes.tick().await;
+        pass(context).await;
+    }
+}
+
+async fn pass(context: &Context) {
+    let begun = Instant::now();
+    let nodes = context.nodes.select(|node| !initialize::is_uninitialized(node));
+    let is_one_of_several = nodes.len() >= SEVERAL;
+    let updates: Vec<_> = nodes.iter().map(|node| update(context, node, is_one_of_several, begun)).collect();
+    let updates = futures::stream::iter(updates);
+    updates.buffer_unordered(context.options.concurrent_node_syncs.max(1)).collect::<()>().await;
+}
+
+async fn update(context: &Context, node: &Value, is_one_of_several: bool, begun: Instant) {
+    let key = key(node);
+    let found = match context.cloud.is_foreign(key.provider_id, begun).await {
+        Ok(true) => return,
+        Ok(false) => context.cloud.find(key, is_one_of_several, begun).await,
+        Err(error) => Err(error),
+    };
+    match found {
+        Ok(answer) => addresses(context, node, &answer).await,
+        // A node without a providerID may belong to no cloud.
+        Err(error) if error.is_not_found() && key.provider_id.is_empty() => {}
+        Err(error) => {
+            warn!("Error getting instance metadata for node addresses: {}: {}", key.name, cloud_error(&error));
+            context.events.explain(CLOUD_NODE, node, &Failure::Cloud(error));
+        }
+    }
+}
+
+/// Gives a node the addresses of its instance. A failure is logged, and explained by an Event.
+pub(super) async fn addresses(context: &Context, node: &Value, answer: &Answer) {
+    let name = key(node).name;
+    if let Err(failure) = try_addresses(context, node, answer).await {
+        match &failure {
+            Failure::Node(Problem::NodeIp { problem, .. }) => {
+                warn!("Failed to update node addresses for node {name:?}: {problem}");
+            }
+            other => warn!("Failed to update node addresses for node {name:?}: {other}"),
+        }
+        context.events.explain(CLOUD_NODE, node, &failure);
+    }
+}
+
+async fn try_addresses(context: &Context, node: &Value, answer: &Answer) -> Result<(), Failure> {
+    let patch = |node: &Value| {
+        let failed = |problem| Problem::NodeIp { node: key(node).name.to_owned(), problem };
+        addresses::patch(node, &answer.instance.addresses).map_err(failed)
+    };
+    if patch(node)?.is_none() {
+        return Ok(());
+    }
+    context.cloud.confirm(answer).await.map_err(Failure::Cloud)?;
+    write::change(context, Part::Status, node, |node| Ok(patch(node)?)).await.map(drop)
+}
