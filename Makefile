@@ -1,10 +1,10 @@
 # make test     everything that CI checks of behavior: unit tests and tests on a real control plane
 # make test-list-watch  the tests that depend on watches, on API servers that list and then watch, as before Kubernetes 1.34
 # make test-faults  every fault that a cluster may have, some for minutes
-# make build    the programs, target/release/ccm-operator and target/release/ccm-cloud; so does make alone
-# make image    the container image of the operator, by podman or docker; BUILD_ARGS=… for arguments of its build; PROGRAM=ccm-cloud for the other image
+# make build    the programs, target/release/{ccm-operator,ccm-cloud,docker-cloud-controller-manager}; so does make alone
+# make image    the container image of the operator, by podman or docker; BUILD_ARGS=… for arguments of its build; PROGRAM=ccm-cloud or docker-cloud-controller-manager for the other images
 # make e2e      the images and drivers in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
-# make test-reasons  reasons why nodes wait, and the loss of all nodes, with the real cloud-controller-managers of AWS and vSphere
+# make test-reasons  reasons why nodes wait, and the loss of all nodes, with the real cloud-controller-managers of AWS and vSphere, and ours beside that of AWS
 # make e2e-all  the same with the release binaries, rollouts while a machine is dead, a current Docker Engine, make test-reasons, and CloudControllerManagers on other versions of Kubernetes
 # make reproducible  builds the binaries and the images twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
@@ -15,6 +15,7 @@
 # make mutants  changes of the code that no test notices; hours
 # make demo     shows the operator on a real control plane; KEEP=1 leaves it running
 # make demo-node  shows the life of a node: real kubelets, the real cloud-controller-manager of AWS, and moto for AWS; needs root
+# make demo-docker  shows a cluster whose cloud is Docker: machines made by ccm-cloud, and our own cloud-controller-manager; needs root
 # make bench    figures: time, requests, memory, each also with 20 ms of latency; OPERATOR=… measures another binary
 # make bench-check  a few starts, compared with hack/bench/figures.json; UPDATE=1 writes it
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
@@ -23,7 +24,7 @@
 # make lines    how many lines the product has, without its tests
 # make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, docs/pictures/*.svg, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node bench bench-check soak crash rbac lines generate testplane ccm vcsim helm prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node demo-docker bench bench-check soak crash rbac lines generate testplane ccm vcsim helm prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -32,6 +33,7 @@ help:
 build:
 	PROGRAM=ccm-operator hack/build.sh
 	PROGRAM=ccm-cloud hack/build.sh
+	PROGRAM=docker-cloud-controller-manager hack/build.sh
 
 image: export PROGRAM ?= ccm-operator
 image:
@@ -46,6 +48,7 @@ testplane:
 
 ccm:
 	@hack/ccm/build.sh >/dev/null
+	@hack/ccm/fake/build.sh >/dev/null
 
 vcsim:
 	@hack/vcsim/build.sh >/dev/null
@@ -68,9 +71,9 @@ FIGHTS = contested:: monitoring::scrape::the_problems_of_a_real_operator
 # The programs of others are built while the tests that need none of them run; the other tests wait for them. They are a process
 # group, so that an interrupt ends all of it.
 test: testplane
-	@setsid sh -c 'hack/ccm/build.sh && hack/vcsim/build.sh && hack/helm/build.sh && { hack/debian.sh prometheus || true; }' >/dev/null & \
+	@setsid sh -c 'hack/ccm/build.sh && hack/ccm/fake/build.sh && hack/vcsim/build.sh && hack/helm/build.sh && { hack/debian.sh prometheus || true; }' >/dev/null & \
 	programs=$$!; trap 'kill -- -$$programs 2>/dev/null; exit 130' INT TERM; set -x; status=0; \
-	{ cargo test --locked --doc && cargo test $(TESTS) -- $(FIGHTS:%=--skip %) && \
+	{ cargo test --locked --doc && cargo test --locked --test processes && cargo test $(TESTS) -- $(FIGHTS:%=--skip %) && \
 		cargo test --locked --test it -- --test-threads=1 $(FIGHTS); } || status=$$?; \
 	wait $$programs || status=$$?; exit $$status
 
@@ -84,7 +87,7 @@ test-faults: testplane
 # Four clusters, each with a cloud of its own.
 test-reasons: testplane ccm vcsim
 	@hack/e2e/moto.sh >/dev/null
-	cargo test --locked --test it -- reasons:: nodes:: --ignored
+	cargo test --locked --test it -- reasons:: nodes:: ccm:: --ignored
 
 reproducible:
 	hack/reproducible.sh
@@ -97,7 +100,7 @@ release-artifacts:
 IN_NAMESPACES = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked
 E2E = $(IN_NAMESPACES) --test e2e
 
-# ccm-cloud is built as make test does it: alone it would have other features, and be compiled again with all below it.
+# The other programs are built as make test does it: alone they would have other features, and be compiled again with all below them.
 e2e: testplane ccm helm
 	cargo test $(TESTS) --no-run
 	$(IN_NAMESPACES) --test engine
@@ -107,7 +110,9 @@ e2e: testplane ccm helm
 OTHER_KUBERNETES = v1.36.3 v1.37.2
 
 e2e-all: testplane ccm helm build test-reasons
-	OPERATOR=$(CURDIR)/target/release/ccm-operator CCM_CLOUD=$(CURDIR)/target/release/ccm-cloud $(E2E) -- --include-ignored
+	@hack/libvirt/packages.sh >/dev/null
+	OPERATOR=$(CURDIR)/target/release/ccm-operator CCM_CLOUD=$(CURDIR)/target/release/ccm-cloud \
+		CLOUD_CONTROLLER_MANAGER=$(CURDIR)/target/release/docker-cloud-controller-manager $(E2E) -- --include-ignored
 	for version in $(OTHER_KUBERNETES); do \
 		programs=$$(hack/testplane/build.sh "$$version") && \
 		KUBEBUILDER_ASSETS=$$programs cargo test --locked --test it -- ccms:: || exit; \
@@ -119,7 +124,7 @@ check:
 	cargo clippy --locked --test e2e -- -D warnings
 	cargo clippy --locked --test engine -- -D warnings
 	cargo clippy --locked --package ccm-demo -- -D warnings
-	cargo check --locked --package ccm-cloud --no-default-features --features docker
+	cargo check --locked --package ccm-cloud --package ccm-cloud-controller-manager --no-default-features --features docker
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 
 # Needs the network: the database of known vulnerabilities.
@@ -140,6 +145,10 @@ demo:
 
 demo-node: testplane ccm helm
 	@NARRATE=1 $(E2E) --quiet -- --nocapture life::
+
+demo-docker: testplane ccm helm
+	cargo test $(TESTS) --no-run
+	@NARRATE=1 $(E2E) --quiet -- --nocapture docker_cloud::a_cluster
 
 # Apart, because the dependencies of the tests would turn on features of those of the operator.
 bench: testplane

@@ -159,14 +159,18 @@ program programs/skopeo <<'END'
 echo '{"manifests": [{"digest": "sha256:1", "platform": {"architecture": "amd64"}},'
 echo '{"digest": "sha256:2", "platform": {"architecture": "arm64"}}]}'
 END
-for name in ccm-operator-$version-linux-amd64 ccm-operator-$version-linux-arm64 ccm-cloud-$version-linux-amd64 ccm-cloud-$version-linux-arm64; do
-	echo "$name" >"target/release-artifacts/$name"
-	echo '{"components": []}' >"target/release-artifacts/$name.cdx.json"
+for program in ccm-operator ccm-cloud docker-cloud-controller-manager; do
+	for arch in amd64 arm64; do
+		name=$program-$version-linux-$arch
+		echo "$name" >"target/release-artifacts/$name"
+		echo '{"components": []}' >"target/release-artifacts/$name.cdx.json"
+	done
 done
 export PATH="$PWD/programs:$PATH" COSIGN="$PWD/programs/cosign" IMAGE=registry.example.test/ccm:v1
 hack/release.sh sums
 hack/release.sh push
 PROGRAM=ccm-cloud hack/release.sh push
+PROGRAM=docker-cloud-controller-manager hack/release.sh push
 "#;
 
 #[test]
@@ -186,7 +190,7 @@ fn all_files_of_a_release_have_sums_and_each_list_belongs_to_its_image() -> Resu
     assert!(uploaded.remove("SHA256SUMS"));
     assert_eq!(uploaded, listed);
     let image = "registry.example.test/ccm";
-    let programs = ["ccm-operator", "ccm-cloud"];
+    let programs = ["ccm-operator", "ccm-cloud", "docker-cloud-controller-manager"];
     let mut signed = Vec::new();
     for program in programs {
         signed.push(format!("sign --yes {image}@sha256:0"));
@@ -215,9 +219,12 @@ fn each_program_is_built_alone() -> Result<()> {
     fs::write(&cargo, "#!/bin/sh\necho \"$*\"\n")?;
     fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755))?;
     let path = format!("{}:{}", folder.path().display(), env::var("PATH")?);
-    for (program, package) in
-        [(None, "cloud-controller-manager-operator"), (Some("ccm-cloud"), "ccm-cloud"), (Some("other"), "")]
-    {
+    for (program, package) in [
+        (None, "cloud-controller-manager-operator"),
+        (Some("ccm-cloud"), "ccm-cloud"),
+        (Some("docker-cloud-controller-manager"), "ccm-cloud-controller-manager"),
+        (Some("other"), ""),
+    ] {
         let mut build = Command::new(repository().join("hack/build.sh"));
         build.args(["--bin", "x"]).env("PATH", &path).env_remove("PROGRAM").envs(program.map(|name| ("PROGRAM", name)));
         let output = build.output()?;

@@ -11,6 +11,7 @@ mod azure;
 mod azure_credentials;
 mod bad_input;
 mod blind;
+mod ccm;
 mod ccms;
 mod changes;
 mod chart;

@@ -8,7 +8,7 @@ mod comparison;
 mod example;
 mod index;
 mod life;
-mod markdown;
+pub(crate) mod markdown;
 mod needs;
 mod notes;
 mod picture;

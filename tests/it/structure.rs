@@ -30,8 +30,10 @@ const OPERATOR: &str = "src";
 /// The crates whose modules are layers.
 const LAYERED: [&str; 5] = [BASE, CORE, KIT, DRIVERS, OPERATOR];
 
-/// The program that uses drivers. It and each driver are small enough to have no layers.
+/// The programs that use drivers, and their table. They and each driver are small enough to have no layers.
+const ALL_DRIVERS: &str = "crates/all-drivers/src";
 const CCM_CLOUD: &str = "crates/ccm-cloud/src";
+const CLOUD_CONTROLLER_MANAGER: &str = "crates/cloud-controller-manager/src";
 
 /// The sources of single drivers.
 fn drivers() -> Result<Vec<String>> {
@@ -44,7 +46,7 @@ fn drivers() -> Result<Vec<String>> {
 fn without_layers() -> Result<Vec<String>> {
     let mut all = drivers()?;
     ensure!(all.len() > 1, "{all:?}");
-    all.push(CCM_CLOUD.to_owned());
+    all.extend([ALL_DRIVERS, CCM_CLOUD, CLOUD_CONTROLLER_MANAGER].map(str::to_owned));
     Ok(all)
 }
 
@@ -308,8 +310,12 @@ fn the_operator_depends_on_no_driver_and_a_driver_on_nothing_of_the_operator() -
     for driver in drivers()? {
         assert_eq!(ours(&driver)?, ["ccm-base", "ccm-drivers"], "{driver}");
     }
-    let program = ours(CCM_CLOUD)?;
-    assert!(!program.iter().any(|name| name == "ccm-core" || name.starts_with("cloud-")), "{program:?}");
+    // The guard of nodes is in the core, so the cloud-controller-manager may have it, and the operator itself nobody.
+    for (program, core) in [(ALL_DRIVERS, false), (CCM_CLOUD, false), (CLOUD_CONTROLLER_MANAGER, true)] {
+        let ours = ours(program)?;
+        assert_eq!(ours.iter().any(|name| name == "ccm-core"), core, "{program}: {ours:?}");
+        assert!(!ours.iter().any(|name| name.starts_with("cloud-")), "{program}: {ours:?}");
+    }
     for absent in ["kube", "hyper", "hyper-util", "rustls", "axum", "ccm-kit"] {
         assert!(!dependencies(DRIVERS)?.contains(absent), "the contract has no client: {absent}");
     }
