@@ -11,3 +11,5 @@ mod liars;
 mod program;
 mod replicas;
 mod scenario;
+
+pub(crate) use program::{NAME, ours};

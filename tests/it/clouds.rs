@@ -16,7 +16,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{
-    flags::{built_as, without_own_flags},
+    flags::{built_as, real, without_own_flags},
     lab::{LIMIT, can, describe},
     pod::{self, Container, Image},
     support::{
@@ -122,8 +122,9 @@ async fn run(fixture: &Fixture, provider: &Provider, since: Mark) -> Result<Stri
     let name = container["command"][0].as_str().and_then(|path| path.rsplit('/').next()).context("a program")?;
     let folder = artifacts::cloud_controller_managers().await?;
     let name = built_as(&provider.descriptor.name, name);
-    let is_real = folder.join(&name).is_file();
-    let program = folder.join(if is_real { &name } else { STAND_IN });
+    let program = real(folder, &name)?;
+    let is_real = program.is_file();
+    let program = if is_real { program } else { folder.join(STAND_IN) };
     let arguments = serde_json::from_value(container["args"].clone())?;
     container["args"] = json!(without_own_flags(&name, arguments).await?);
     let environment = vec![("AWS_EC2_METADATA_DISABLED".to_owned(), "true".to_owned())];

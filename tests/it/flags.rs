@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    contract,
+    ccm, contract,
     lab::{LIMIT, VERSION},
     support::{artifacts, eventually, process, process::Process, scrape::free_port},
 };
@@ -158,6 +158,11 @@ pub(crate) fn built_as(provider: &str, program: &str) -> String {
     if is_azure { format!("azure-{program}") } else { program.to_owned() }
 }
 
+/// The file of a real program, if it is there: ours, or one in the folder of the clouds' programs.
+pub(crate) fn real(folder: &Path, program: &str) -> Result<PathBuf> {
+    if program == ccm::NAME { ccm::ours() } else { Ok(folder.join(program)) }
+}
+
 /// Arguments that override the manifest's port, which may be in use on the machine of the test.
 fn free_address() -> Result<[String; 2]> {
     let port = free_port()?;
@@ -187,7 +192,7 @@ impl Programs {
 
     /// The real program, or its stand-in.
     fn file(&self, program: &str) -> Result<PathBuf> {
-        let file = self.folder.join(program);
+        let file = real(self.folder, program)?;
         if file.is_file() {
             return Ok(file);
         }
@@ -206,7 +211,7 @@ impl Programs {
     /// The reason for which a container cannot be tested: only its cloud's own program has its flags. The Go operator's
     /// clouds have no such container.
     async fn untestable(&self, start: &Start) -> Result<Option<String>> {
-        if start.is_known || self.folder.join(&start.program).is_file() {
+        if start.is_known || real(self.folder, &start.program)?.is_file() {
             return Ok(None);
         }
         if self.file(&start.program).is_err() {
@@ -242,7 +247,7 @@ impl Programs {
 
     /// The message of the generic program about the first flag that it does not have.
     async fn stand_in_lacks(&self, start: &Start) -> Result<Option<String>> {
-        if self.folder.join(&start.program).is_file() {
+        if real(self.folder, &start.program)?.is_file() {
             return Ok(None);
         }
         let (_, log) = self.run(&start.with(&["--version"])).await?;
@@ -296,7 +301,11 @@ impl Programs {
             start = start.with(&free_address()?);
         }
         let (success, said) = self.run(&start).await?;
-        let expected = format!("stat {}: no such file or directory", kubeconfig.display());
+        let kubeconfig = kubeconfig.display();
+        let expected = match &*start.program {
+            ccm::NAME => format!("failed to read the kubeconfig {kubeconfig}: "),
+            _ => format!("stat {kubeconfig}: no such file or directory"),
+        };
         if success || !said.contains(&expected) {
             bail!("{}: {}: {:?} ended with:\n{said}", start.platform, start.container, start.arguments);
         }

@@ -36,7 +36,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 /// The parts of a container that come from its image and its machine.
 pub(crate) struct Image {
-    /// The image's one file.
+    /// The image's program, which brings the libraries that it is linked to.
     pub(crate) program: PathBuf,
     /// The variables that the image and the machine set; the pod overrides them.
     pub(crate) environment: Vec<(String, String)>,
@@ -80,6 +80,17 @@ fn unshare(host: &str, user: &str, group: &str, root: &Path) -> Command {
     command
 }
 
+/// The files of the libraries that a program is linked to, and of their loader; none for a static program.
+fn libraries(program: &Path) -> Result<Vec<String>> {
+    let output = Command::new("ldd").arg(program).output().context("ldd")?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text
+        .split_whitespace()
+        .filter(|word| word.starts_with('/') && !word.ends_with(':'))
+        .map(str::to_owned)
+        .collect())
+}
+
 impl Container {
     /// Starts the container of a pod of a live workload, and waits until its start-up probe succeeds.
     pub(crate) async fn start(cluster: &Kubernetes, workload: &Value, image: &Image) -> Result<Self> {
@@ -102,6 +113,11 @@ impl Container {
         fs::create_dir_all(file.parent().context("a file at the root")?)?;
         // A link: the program is large.
         fs::hard_link(&image.program, &file).or_else(|_| fs::copy(&image.program, &file).map(drop))?;
+        for library in libraries(&image.program)? {
+            let file = inside(&root, &library);
+            fs::create_dir_all(file.parent().context("a file at the root")?)?;
+            fs::copy(&library, &file)?;
+        }
         for mount in items(&container["volumeMounts"]) {
             let volume = items(&pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"]);
             let files = files(cluster, namespace, volume.with_context(|| format!("no volume: {mount}"))?).await?;

@@ -165,12 +165,14 @@ impl Kubernetes {
         objects::apply(&self.client, secret).await.map(drop)
     }
 
-    /// Creates the ConfigMap and the Secret that [`asking_for`] this provider names, with this text as each value.
+    /// Creates the ConfigMap and the Secret that [`asking_for`] this provider names, with this text as each value but an address, which is
+    /// no secret.
     pub async fn put_inputs(&self, descriptor: &Descriptor, value: &str) -> Result<()> {
         let (name, namespace) = (descriptor.name.as_str(), namespace_of(descriptor));
         let mut secret = json!({});
         for key in descriptor.credentials.iter().flat_map(|credentials| &credentials.keys) {
-            secret[key.replace('*', "vcenter.lab")] = json!(value);
+            let is_address = key == "host";
+            secret[key.replace('*', "vcenter.lab")] = json!(if is_address { "tcp://192.0.2.1:2376" } else { value });
         }
         if let Some(config) = &descriptor.cloud_config {
             let text = configuration(config, value);

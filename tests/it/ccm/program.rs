@@ -30,9 +30,11 @@ pub(super) enum Side {
     Ours,
 }
 
+/// The name of our cloud-controller-manager.
+pub(crate) const NAME: &str = "docker-cloud-controller-manager";
+
 /// Our cloud-controller-manager: `CLOUD_CONTROLLER_MANAGER`, or the one beside the operator's binary.
-pub(super) fn ours() -> Result<PathBuf> {
-    const NAME: &str = "docker-cloud-controller-manager";
+pub(crate) fn ours() -> Result<PathBuf> {
     let named = env::var_os("CLOUD_CONTROLLER_MANAGER").map(PathBuf::from);
     let program = named.unwrap_or_else(|| binary().with_file_name(NAME));
     ensure!(

@@ -17,7 +17,7 @@ use ccm_operator::{
 };
 use serde_json::json;
 
-use super::{Programs, Start, built_as, starts_of_plan};
+use super::{Programs, Start, built_as, real, starts_of_plan};
 use crate::support::kubernetes::asking_for;
 
 /// Everything that can be asked for.
@@ -61,7 +61,7 @@ async fn every_program_starts_with_the_arguments_of_its_flavor_kubernetes() -> R
             let wrong = start.with(&["--no-such-flag=1"]);
             assert!(programs.check_start(&wrong).await.is_err(), "{}", provider.descriptor.name);
             let misspelt = start.with(&["--cluster-cidrs=10.244.0.0/16"]);
-            let is_built = programs.folder.join(&start.program).is_file();
+            let is_built = real(programs.folder, &start.program)?.is_file();
             assert!(is_built || programs.without_own_flags(&misspelt).await.is_err(), "{}", provider.descriptor.name);
         }
     }
