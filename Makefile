@@ -20,7 +20,7 @@
 # make bench-check  a few starts, compared with hack/bench/figures.json; UPDATE=1 writes it
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
-# make rbac     the permissions of the operator that no test has used
+# make rbac     the permissions of the operator and of our own cloud-controller-manager that no test has used
 # make lines    how many lines the product has, without its tests
 # make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, docs/pictures/*.svg, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build

@@ -1,6 +1,7 @@
 //! `make rbac`: prints the permissions that the operator's Roles and `ClusterRole` grant, on OpenShift those of `manifests/`, elsewhere
 //! those of an installation for all providers, and that no request in the audit logs of the tests has used. A permission that stays
-//! has a comment in the manifest that says why; those of the providers are held in order to be granted.
+//! has a comment in the manifest that says why; those of the providers are held in order to be granted. The same for our own
+//! cloud-controller-manager and `assets/docker/`.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 #[path = "../tests/support/mod.rs"]
@@ -23,12 +24,14 @@ use support::{
     objects, permissions,
 };
 
-/// The operator on OpenShift, and elsewhere.
-const OPERATORS: [&str; 2] = [
+/// The operator on OpenShift, and elsewhere, and our cloud-controller-manager.
+const ACCOUNTS: [&str; 3] = [
     "system:serviceaccount:openshift-cloud-controller-manager-operator:cluster-cloud-controller-manager",
     "system:serviceaccount:ccm-operator:ccm-operator",
+    "system:serviceaccount:kube-system:docker-cloud-controller-manager",
 ];
 const MANIFEST: &str = "manifests/0000_26_cloud-controller-manager-operator_02_rbac_operator.yaml";
+const DOCKER: &str = "assets/docker/kubernetes/rbac.yaml";
 
 fn main() -> Result<()> {
     let logs: Vec<_> = env::args_os().skip(1).collect();
@@ -37,14 +40,12 @@ fn main() -> Result<()> {
     for log in logs {
         all.extend(AuditLog::new(log.into()).all()?);
     }
-    let manifests = [
-        objects::read_yaml(&Path::new(env!("CARGO_MANIFEST_DIR")).join(MANIFEST))?,
-        yaml::documents(&installation()?)?,
-    ];
-    for (operator, manifests) in OPERATORS.into_iter().zip(manifests) {
-        let requests = audit::by_user(all.clone(), operator);
+    let read = |file: &str| objects::read_yaml(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+    let manifests = [read(MANIFEST)?, yaml::documents(&installation()?)?, read(DOCKER)?];
+    for (account, manifests) in ACCOUNTS.into_iter().zip(manifests) {
+        let requests = audit::by_user(all.clone(), account);
         let (unused, granted) = permissions::unused(&manifests, &requests)?;
-        println!("{operator}: {} requests; {} of {granted} permissions are unused", requests.len(), unused.len());
+        println!("{account}: {} requests; {} of {granted} permissions are unused", requests.len(), unused.len());
         for permission in unused {
             println!("  {permission}");
         }

@@ -318,7 +318,7 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Read
 /// Returns the readable bindings of other managers that allow a ServiceAccount to delete every node, in the format of [`Bound`]; `None` if
 /// the account lacks the permission.
 pub async fn deletion_permission(client: &Client, user: &str) -> Result<ReadResult<Option<Vec<String>>>, Error> {
-    let held = access_review::may_delete_any_node(client, user, NO_DEADLINE).await;
+    let held = access_review::may_delete_any_node(client, Some(user), NO_DEADLINE).await;
     let held = held.map_err(|source| Error::Read { what: format!("the permissions of {user}"), source });
     let command = format!("kubectl auth can-i delete nodes --as={user}");
     match seen(held, "permissions", command)? {

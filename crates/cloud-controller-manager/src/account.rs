@@ -1,7 +1,10 @@
 //! The account that this cluster used first (IO): an annotation of the lease. A cloud-controller-manager that is given the credentials
 //! of another account would find none of its nodes there, so with another account nothing is answered.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use ccm_drivers::contract::{Error, ErrorKind, Result};
 use ccm_kit::{
@@ -21,6 +24,26 @@ pub(crate) const ANNOTATION: &str = "ccm-operator.dev/account";
 
 /// How often the annotation is written while the lease is renewed at the same time.
 const MOST_TRIES: u32 = 5;
+
+/// The id of the account that was used first, once it is known. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AccountId(Arc<OnceLock<String>>);
+
+impl AccountId {
+    pub(crate) fn get(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    /// Sets the id. It stays as it is if it is known.
+    pub(crate) fn set(&self, id: &str) {
+        self.0.get_or_init(|| id.to_owned());
+    }
+
+    /// The id for messages.
+    pub(crate) fn text(&self) -> String {
+        self.get().map_or("not known yet".into(), brief).into_owned()
+    }
+}
 
 /// The account that was used first.
 pub(crate) struct FirstAccount {

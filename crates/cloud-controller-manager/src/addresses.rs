@@ -28,7 +28,8 @@ pub(crate) enum NodeIpError {
     },
 }
 
-/// Returns the addresses that a node has to have, or `None` if the cloud has none, as of an instance that is stopped.
+/// Returns the addresses that a node has to have, each once, because the API server refuses duplicates. Returns `None` if the cloud has
+/// none, as of an instance that is stopped.
 pub(crate) fn wanted(node: &Value, cloud: &[Address]) -> Result<Option<Vec<Address>>, NodeIpError> {
     if cloud.is_empty() {
         return Ok(None);
@@ -39,7 +40,13 @@ pub(crate) fn wanted(node: &Value, cloud: &[Address]) -> Result<Option<Vec<Addre
         let names = own.filter_map(|address| address["address"].as_str());
         all.extend(names.map(|name| Address { kind: AddressKind::Hostname, address: name.to_owned() }));
     }
-    selected(node, &all).map(Some)
+    let mut wanted: Vec<Address> = Vec::new();
+    for address in selected(node, &all)? {
+        if !wanted.contains(&address) {
+            wanted.push(address);
+        }
+    }
+    Ok(Some(wanted))
 }
 
 /// Returns the patch of the status that gives a node its addresses, if it does not have them in this order.
@@ -241,6 +248,18 @@ mod tests {
                 result.map(|all| all.iter().map(|text| (*text).to_owned()).collect()),
                 "{has:?} {cloud:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_api_server_gets_each_address_once() {
+        let twice = ["InternalIP 10.0.0.1", "ExternalIP 10.0.0.1", "InternalIP 10.0.0.1", "Hostname a", "Hostname a"];
+        for (annotation, once) in [
+            (None, &["InternalIP 10.0.0.1", "ExternalIP 10.0.0.1", "Hostname a"]),
+            (Some("10.0.0.1"), &["InternalIP 10.0.0.1", "ExternalIP 10.0.0.1", "Hostname a"]),
+        ] {
+            let wanted = wanted(&node(annotation, &[]), &addresses(&twice)).unwrap().unwrap();
+            assert_eq!(texts(&wanted), once, "{annotation:?}");
         }
     }
 

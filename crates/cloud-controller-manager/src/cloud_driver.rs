@@ -21,7 +21,11 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{account::FirstAccount, metrics::Metrics, node_events::names_account};
+use crate::{
+    account::{AccountId, FirstAccount},
+    metrics::Metrics,
+    node_events::names_account,
+};
 
 /// The pause after the first failure to open the driver; it doubles after each further one.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -40,6 +44,7 @@ pub(crate) struct CloudDriver {
     driver: &'static dyn DriverType,
     values: ReadValues,
     account: FirstAccount,
+    first: AccountId,
     metrics: Metrics,
     in_flight: InFlightHandle,
     /// Whether each operation is logged.
@@ -52,8 +57,6 @@ pub(crate) struct CloudDriver {
 #[derive(Default)]
 struct State {
     session: Option<Arc<Session>>,
-    /// The id of the account that was used first, once it is known.
-    first: Option<String>,
     /// The last failure, and the time of the next attempt.
     failure: Option<(Error, Instant)>,
     /// How many attempts have failed in a row.
@@ -76,16 +79,13 @@ impl CloudDriver {
     pub(crate) fn new(parts: Parts) -> (Self, watch::Receiver<Option<String>>) {
         let Parts { driver, values, account, metrics, in_flight, trace, on_failure } = parts;
         let (problem, receiver) = watch::channel(None);
-        let state = Mutex::default();
-        (Self { driver, values, account, metrics, in_flight, trace, on_failure, problem, state }, receiver)
+        let (first, state) = Default::default();
+        (Self { driver, values, account, first, metrics, in_flight, trace, on_failure, problem, state }, receiver)
     }
 
-    /// Returns the id of the account for messages: of the one that was used first or, before the first use, of the present one.
-    pub(crate) async fn account_id(&self) -> String {
-        if let Ok(Some(first)) = self.account.read().await {
-            return first;
-        }
-        self.session().await.map_or_else(|_| "not known yet".to_owned(), |session| session.account_info().id.clone())
+    /// The id of the account that was used first, once it is known.
+    pub(crate) fn first_account(&self) -> AccountId {
+        self.first.clone()
     }
 
     /// Opens the driver unless it is open.
@@ -113,14 +113,13 @@ impl CloudDriver {
         {
             return Err(error.clone());
         }
-        match self.open(state.first.clone()).await {
+        match self.open().await {
             Ok(session) => {
                 let account = session.account_info();
                 info!(driver = self.driver.name(), account = account.id, name = account.name, "opened the cloud");
                 self.problem.send_replace(None);
                 let session = Arc::new(session);
-                let first = Some(session.account_info().id.clone());
-                *state = State { session: Some(Arc::clone(&session)), first, ..State::default() };
+                *state = State { session: Some(Arc::clone(&session)), ..State::default() };
                 Ok(session)
             }
             Err(error) => {
@@ -136,14 +135,16 @@ impl CloudDriver {
         }
     }
 
-    async fn open(&self, known: Option<String>) -> Result<Session> {
+    async fn open(&self) -> Result<Session> {
         let values = (self.values)().map_err(|error| Error::invalid("settings", format!("{error:#}")))?;
         let values = values.with(READ_ONLY, "true");
-        let first = match known {
-            Some(first) => Some(first),
-            None => self.account.read().await?,
-        };
-        let open = Session::open_listed(self.driver, &values, first.as_deref(), self.trace, self.in_flight.clone());
+        if self.first.get().is_none()
+            && let Some(kept) = self.account.read().await?
+        {
+            self.first.set(&kept);
+        }
+        let first = self.first.get();
+        let open = Session::open_listed(self.driver, &values, first, self.trace, self.in_flight.clone());
         let opened = self.measured("verify_credentials", open).await;
         let session = opened.map_err(|error| match (&error.kind, &first) {
             (ErrorKind::InvalidCredentials, Some(_)) if names_account(&error.message) => {
@@ -156,11 +157,13 @@ impl CloudDriver {
         if first.is_some() {
             return Ok(session);
         }
-        let id = session.account_info().id.clone();
-        self.account.keep(&id).await?;
-        // When it reconnects, a driver looks only for the account that it was opened with.
+        let id = &session.account_info().id;
+        self.account.keep(id).await?;
+        self.first.set(id);
+        // When it reconnects, a driver looks only for the account that it was opened with. To verify the account after each answer would
+        // not replace that: both may be of different connections.
         let _ = session.close().await;
-        Box::pin(self.open(Some(id))).await
+        Box::pin(self.open()).await
     }
 
     /// Runs an operation, and notes it in the metrics.

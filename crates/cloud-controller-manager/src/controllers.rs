@@ -19,12 +19,13 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-pub(crate) use crate::{flags::Controller, guard::GuardOptions};
 use crate::{
+    account::AccountId,
     instances::Cloud,
     metrics::Metrics,
     node_events::{CloudName, NodeEvents},
 };
+pub(crate) use crate::{flags::Controller, guard::GuardOptions};
 use nodes::Nodes;
 
 mod monitor;
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     /// The name of the cloud's driver, for messages.
     pub(crate) cloud: String,
     /// The id of the account, for messages.
-    pub(crate) account: String,
+    pub(crate) account: AccountId,
     /// The controllers that run.
     pub(crate) controllers: BTreeSet<Controller>,
     /// The time between two passes over the nodes that are not ready.

@@ -1,7 +1,10 @@
 //! The guard over deletions of a cloud-controller-manager that runs alone (pure): the rules and limits of ccm-operator, with what this
 //! process knows itself.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use ccm_core::{
     api::{deletion::NodeDeletion, status::Deleted},
@@ -10,7 +13,7 @@ use ccm_core::{
         node::Node,
     },
 };
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// The limits of deletions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +26,40 @@ pub(crate) struct GuardOptions {
     pub(crate) max_percent: u8,
 }
 
+/// The largest difference between the clocks that is not taken for a wall clock that was set.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(30);
+
+/// A time of both clocks. The wall clock, which the times of nodes are compared with, may be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    pub(crate) wall: Timestamp,
+    pub(crate) monotonic: Instant,
+}
+
+impl Clocks {
+    /// Reads both clocks.
+    pub(crate) fn read() -> Self {
+        Self { wall: Timestamp::now(), monotonic: Instant::now() }
+    }
+
+    /// Whether the wall clock was set between this time and a later one.
+    fn were_set(self, later: Self) -> bool {
+        let passed = later.monotonic.saturating_duration_since(self.monotonic);
+        let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+        later.wall.duration_since(self.wall).saturating_sub(passed).abs() > CLOCK_SKEW
+    }
+}
+
 /// The guard of a process, from when it began to lead.
 pub(crate) struct Guard {
     settings: NodeDeletion,
-    leads_since: Timestamp,
+    leads_since: Clocks,
     /// The nodes that this process has deleted within the last hour.
     deleted: Vec<Deleted>,
 }
 
 impl Guard {
-    pub(crate) fn new(options: &GuardOptions, leads_since: Timestamp) -> Self {
+    pub(crate) fn new(options: &GuardOptions, leads_since: Clocks) -> Self {
         let settings = NodeDeletion {
             min_not_ready_seconds: options.min_not_ready.as_secs().try_into().unwrap_or(u32::MAX),
             max_per_hour: options.max_per_hour,
@@ -44,13 +71,12 @@ impl Guard {
 
     /// Decides which of the nodes whose instances are gone may be deleted. `nodes` are all nodes, `gone` has the uids of those, and
     /// `provider_ids` the beginnings of the cloud's providerIDs.
-    pub(crate) fn decide(
-        &mut self,
-        now: Timestamp,
-        nodes: &[Node],
-        provider_ids: &[String],
-        gone: &[&str],
-    ) -> Decision {
+    pub(crate) fn decide(&mut self, now: Clocks, nodes: &[Node], provider_ids: &[String], gone: &[&str]) -> Decision {
+        if self.leads_since.were_set(now) {
+            // What seems to be ten minutes may have been a second.
+            self.leads_since = now;
+        }
+        let now = now.wall;
         self.deleted.retain(|one| !counts_for(one, now).is_zero());
         let attempts: BTreeMap<_, _> = gone.iter().map(|uid| ((*uid).to_owned(), now)).collect();
         decide(&GuardInput {
@@ -59,7 +85,7 @@ impl Guard {
             attempts: Attempts::Own(&attempts),
             provider_ids,
             settings: &self.settings,
-            leads_since: Ok(self.leads_since),
+            leads_since: Ok(self.leads_since.wall),
             obstacle: None,
             unsettled: None,
             deleted: &self.deleted,
@@ -73,12 +99,18 @@ impl Guard {
 }
 
 /// Says why a node stays although its instance is gone, with the flag of a limit.
-pub(crate) fn message(why: &KeepReason) -> String {
+pub(crate) fn message(why: &KeepReason, provider_id: &str) -> String {
     let flag = match why {
         KeepReason::Young(..) => " (--node-deletion-min-not-ready)",
         KeepReason::PerHour(_) => " (--node-deletion-max-per-hour)",
         KeepReason::TooMany { .. } => " (--node-deletion-max-percent)",
         _ => "",
+    };
+    let why = match why {
+        KeepReason::OtherCloudProviderID(_) if provider_id.is_empty() => {
+            "it has no providerID, so that it is not known to be of this cloud".to_owned()
+        }
+        why => why.to_string(),
     };
     format!(
         "the cloud does not have the instance of this node, and the Node is kept: {why}{flag}. To remove it now, delete it with \
@@ -96,6 +128,16 @@ mod tests {
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
+
+    /// The time of both clocks, of which the wall clock was set by this many seconds.
+    fn clocks(seconds: u32, set_by: i64) -> Clocks {
+        static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        let monotonic = *START + Duration::from_secs(seconds.into());
+        Clocks { wall: at(i64::from(seconds) - 3600 + set_by), monotonic }
+    }
+
+    /// The time at which most cases are decided.
+    const NOW: u32 = 3600;
 
     /// Ten nodes, of which `n0` to `n<gone>` have been unready for 11 minutes.
     fn nodes(gone: usize) -> Vec<Node> {
@@ -117,7 +159,7 @@ mod tests {
         GuardOptions { min_not_ready: Duration::from_secs(600), max_per_hour: 5, max_percent: 20 }
     }
 
-    fn decided(guard: &mut Guard, nodes: &[Node], now: Timestamp, gone: &[&str]) -> (Vec<String>, Vec<&'static str>) {
+    fn decided(guard: &mut Guard, nodes: &[Node], now: Clocks, gone: &[&str]) -> (Vec<String>, Vec<&'static str>) {
         let Decision { confirmed, waiting, .. } = guard.decide(now, nodes, &["docker://".to_owned()], gone);
         let waiting = waiting.iter().map(|one| one.why.reason()).collect();
         (confirmed.into_iter().map(|entry| entry.name).collect(), waiting)
@@ -126,7 +168,7 @@ mod tests {
     /// What is changed, how, which nodes are gone, which of them are deleted, and why the others stay.
     type Case = (
         &'static str,
-        fn(&mut GuardOptions, &mut Vec<Node>, &mut Timestamp),
+        fn(&mut GuardOptions, &mut Vec<Node>, &mut u32),
         &'static [&'static str],
         &'static [&'static str],
         &'static [&'static str],
@@ -152,7 +194,7 @@ mod tests {
                 &["n0"],
                 &[],
             ),
-            ("it leads too short", |_, _, since| *since = at(-599), &["u0"], &[], &["LeaderTooNew"]),
+            ("it leads too short", |_, _, since| *since = NOW - 599, &["u0"], &[], &["LeaderTooNew"]),
             (
                 "too many",
                 |options, _, _| options.max_percent = 10,
@@ -164,10 +206,10 @@ mod tests {
             ("another cloud", |_, nodes, _| nodes[0].provider_id = "aws:///a".into(), &["u0"], &[], &["OtherCloud"]),
         ];
         for (what, change, gone, deleted, kept) in cases {
-            let (mut options, mut nodes, mut since) = (options(), nodes(2), at(-3600));
+            let (mut options, mut nodes, mut since) = (options(), nodes(2), 0);
             change(&mut options, &mut nodes, &mut since);
-            let mut guard = Guard::new(&options, since);
-            let (confirmed, waiting) = decided(&mut guard, &nodes, at(0), gone);
+            let mut guard = Guard::new(&options, clocks(since, 0));
+            let (confirmed, waiting) = decided(&mut guard, &nodes, clocks(NOW, 0), gone);
             assert_eq!(
                 (&confirmed[..], &waiting[..]),
                 (&deleted.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>()[..], kept),
@@ -178,13 +220,30 @@ mod tests {
 
     #[test]
     fn what_was_deleted_counts_for_an_hour() {
-        let mut guard = Guard::new(&GuardOptions { max_per_hour: 1, ..options() }, at(-3600));
+        let mut guard = Guard::new(&GuardOptions { max_per_hour: 1, ..options() }, clocks(0, 0));
         let nodes = nodes(2);
-        let (confirmed, waiting) = decided(&mut guard, &nodes, at(0), &["u0", "u1"]);
+        let (confirmed, waiting) = decided(&mut guard, &nodes, clocks(NOW, 0), &["u0", "u1"]);
         assert_eq!((confirmed.len(), &waiting[..]), (1, &["MaxPerHour"][..]));
         guard.count("n0", "u0", at(0));
-        assert_eq!(decided(&mut guard, &nodes[1..], at(3599), &["u1"]).1, ["MaxPerHour"]);
-        assert_eq!(decided(&mut guard, &nodes[1..], at(3600), &["u1"]).0, ["n1"]);
+        assert_eq!(decided(&mut guard, &nodes[1..], clocks(NOW + 3599, 0), &["u1"]).1, ["MaxPerHour"]);
+        assert_eq!(decided(&mut guard, &nodes[1..], clocks(NOW + 3600, 0), &["u1"]).0, ["n1"]);
+    }
+
+    #[test]
+    fn the_ten_minutes_begin_again_when_the_clock_is_set() {
+        for set_by in [3600, -7200] {
+            let mut guard = Guard::new(&options(), clocks(0, 0));
+            let mut nodes = nodes(1);
+            let mut kept = |seconds: u32, set_by: i64| {
+                // It became unready a day ago by any clock.
+                nodes[0].ready.as_mut().unwrap().since = at(-86_400).to_string();
+                decided(&mut guard, &nodes, clocks(seconds, set_by), &["u0"]).1
+            };
+            assert_eq!(kept(601, 0), [""; 0]);
+            assert_eq!(kept(602, set_by), ["LeaderTooNew"], "{set_by}");
+            assert_eq!(kept(1201, set_by), ["LeaderTooNew"], "{set_by}");
+            assert_eq!(kept(1202, set_by), [""; 0], "{set_by}");
+        }
     }
 
     #[test]
@@ -196,15 +255,18 @@ mod tests {
         });
         let mut nodes = nodes(1);
         nodes[0] = Node::of(&live);
-        let mut guard = Guard::new(&options(), at(-3600));
-        assert_eq!(decided(&mut guard, &nodes, at(0), &["u0"]).1, ["Kept"]);
-        assert!(message(&KeepReason::Kept).contains(KEEP));
+        let mut guard = Guard::new(&options(), clocks(0, 0));
+        assert_eq!(decided(&mut guard, &nodes, clocks(NOW, 0), &["u0"]).1, ["Kept"]);
+        assert!(message(&KeepReason::Kept, "docker:////n0").contains(KEEP));
+        let other = KeepReason::OtherCloudProviderID(vec!["docker://".to_owned()]);
+        assert!(message(&other, "aws:///i-1").contains("is not of this cloud"));
+        assert!(message(&other, "").contains("it has no providerID"));
         for (why, flag) in [
             (KeepReason::Young(600, at(0)), "--node-deletion-min-not-ready"),
             (KeepReason::PerHour(5), "--node-deletion-max-per-hour"),
             (KeepReason::TooMany { would: 3, of: 10, may: 2, kept: 0 }, "--node-deletion-max-percent"),
         ] {
-            assert!(message(&why).contains(flag), "{why}");
+            assert!(message(&why, "docker:////n0").contains(flag), "{why}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a node gets from its instance (pure): the providerID, labels, and the removal of the taint.
 
-use ccm_base::object::items;
+use ccm_base::{error::brief, object::items};
 use ccm_core::nodes::node::UNINITIALIZED;
 use ccm_drivers::contract::Instance;
 use serde_json::{Map, Value, json};
@@ -38,7 +38,22 @@ pub(crate) enum Problem {
     /// The driver gives no providerID.
     #[error("failed to get instance metadata for node {0}: cloud provider does not set node provider ID for node {0}")]
     NoProviderId(String),
+    /// The driver gives a providerID that no Node should have.
+    #[error(
+        "failed to get instance metadata for node {node}: the providerID {:?} is not <cloud>://<id> of printable ASCII characters without \
+         spaces and of at most {LONGEST_PROVIDER_ID} bytes",
+        brief(provider_id)
+    )]
+    BadProviderId {
+        /// The name of the node.
+        node: String,
+        /// The providerID.
+        provider_id: String,
+    },
 }
+
+/// The longest providerID in bytes. Those of clouds have up to 300.
+const LONGEST_PROVIDER_ID: usize = 1024;
 
 /// Whether a node waits for its initialization.
 pub(crate) fn is_uninitialized(node: &Value) -> bool {
@@ -52,13 +67,16 @@ pub(crate) fn patch(node: &Value, instance: &Instance) -> Result<Option<Value>, 
     }
     let name = || node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let has_provider_id = node["spec"]["providerID"].as_str().is_some_and(|id| !id.is_empty());
-    if instance.provider_id.is_empty() && !has_provider_id {
-        return Err(Problem::NoProviderId(name()));
+    // It cannot be changed once it is set.
+    match instance.provider_id.as_str() {
+        _ if has_provider_id => {}
+        "" => return Err(Problem::NoProviderId(name())),
+        id if is_provider_id(id) => {}
+        id => return Err(Problem::BadProviderId { node: name(), provider_id: id.to_owned() }),
     }
     addresses::selected(node, &instance.addresses).map_err(|problem| Problem::NodeIp { node: name(), problem })?;
     let stays = items(&node["spec"]["taints"]).iter().filter(|taint| taint["key"] != UNINITIALIZED);
     let mut spec = json!({"taints": stays.collect::<Vec<_>>()});
-    // It cannot be changed once it is set.
     if !has_provider_id {
         spec["providerID"] = instance.provider_id.as_str().into();
     }
@@ -70,6 +88,11 @@ pub(crate) fn patch(node: &Value, instance: &Instance) -> Result<Option<Value>, 
         }
     }
     Ok(Some(json!({"metadata": {"labels": labels}, "spec": spec})))
+}
+
+fn is_provider_id(text: &str) -> bool {
+    let is_whole = text.split_once("://").is_some_and(|(cloud, id)| !cloud.is_empty() && !id.is_empty());
+    is_whole && text.len() <= LONGEST_PROVIDER_ID && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Returns the patch that gives the labels of an initialized node the values of their deprecated twins, as k8s.io/cloud-provider does;
@@ -179,6 +202,15 @@ mod tests {
         let without_id = instance(|instance| instance["providerID"] = "".into());
         let failed = patch(&node(|_| {}), &without_id).unwrap_err().to_string();
         assert!(failed.ends_with("cloud provider does not set node provider ID for node a"), "{failed}");
+        let long = format!("fake:///{}", "x".repeat(1024));
+        for id in
+            ["i-1", "://i-1", "fake://", "fake:///a\u{1b}[2J", "fake:///a b", "fake:///a\nb", "fake:///\u{e4}", &long]
+        {
+            let odd = instance(|instance| instance["providerID"] = id.into());
+            let failed = patch(&node(|_| {}), &odd).unwrap_err().to_string();
+            assert!(failed.contains("is not <cloud>://<id>") && failed.len() < 600, "{failed}");
+            assert!(patch(&node(|node| node["spec"]["providerID"] = "fake:///kept".into()), &odd).is_ok(), "{id}");
+        }
         let asks = node(|node| node["metadata"]["annotations"] = json!({PROVIDED_IP: "10.0.0.2"}));
         let failed = patch(&asks, &instance(|_| {})).unwrap_err().to_string();
         assert!(

@@ -3,19 +3,25 @@
 //! Where several nodes need an answer at once, one list of the account answers all of them. Only what is not in the list is asked for
 //! alone, because only the driver's own `NotFound` counts.
 //!
-//! Before an answer changes a node, the account is verified: a driver may have connected again, to the cloud of another account.
+//! Each answer is of the account that was used first: `cloud_driver.rs` opens the driver with its id, and then a driver has no answer of
+//! another one.
 
 use std::{
     collections::BTreeSet,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use ccm_base::error::brief;
 use ccm_drivers::contract::{Driver, Error, ErrorKind, Filter, Instance, Instances, Result};
 use tokio::time::Instant;
 
-/// The age up to which a list answers for several nodes.
+/// The age up to which a list answers for nodes that have changed after it was asked for.
 const FRESH: Duration = Duration::from_secs(2);
+
+/// The age up to which a list answers at all: with thousands of nodes, the last ones wait for minutes.
+const OLDEST: Duration = Duration::from_secs(30);
 
 /// From this number of nodes on, one list is asked for and not each instance.
 pub(crate) const SEVERAL: usize = 4;
@@ -25,8 +31,6 @@ pub(crate) struct Cloud {
     driver: Arc<dyn Driver>,
     /// The last list of all instances.
     listing: tokio::sync::Mutex<Option<Listing>>,
-    /// When the last verification of the account began that succeeded.
-    verified: tokio::sync::Mutex<Option<Instant>>,
     /// The beginnings of the providerIDs of this cloud, such as `docker://`, learned from its instances.
     schemes: Mutex<BTreeSet<String>>,
 }
@@ -34,23 +38,7 @@ pub(crate) struct Cloud {
 struct Listing {
     /// When it was asked for.
     begun: Instant,
-    result: Result<List>,
-}
-
-/// All instances of the account.
-#[derive(Clone)]
-pub(crate) struct List {
-    pub(crate) instances: Arc<Vec<Instance>>,
-    /// When they were answered.
-    answered: Instant,
-}
-
-/// The instance of a node.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) instance: Instance,
-    /// When it was answered.
-    answered: Instant,
+    result: Result<Arc<Vec<Instance>>>,
 }
 
 /// A node, as the cloud knows it.
@@ -62,54 +50,43 @@ pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,
 }
 
+impl fmt::Display for Key<'_> {
+    /// What its instance has.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, text) =
+            if self.provider_id.is_empty() { ("name", self.name) } else { ("providerID", self.provider_id) };
+        write!(f, "{what} {:?}", brief(text))
+    }
+}
+
 impl Cloud {
     pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
-        Self {
-            driver,
-            listing: tokio::sync::Mutex::default(),
-            verified: tokio::sync::Mutex::default(),
-            schemes: Mutex::default(),
-        }
+        Self { driver, listing: tokio::sync::Mutex::default(), schemes: Mutex::default() }
     }
 
     fn instances(&self) -> Result<&dyn Instances> {
         self.driver.instances().ok_or_else(|| Error::not_supported("the driver does not have the capability instances"))
     }
 
-    /// Makes sure that an answer is of the account that was used first, before a node is changed by it.
-    pub(crate) async fn confirm(&self, answer: &Answer) -> Result<()> {
-        self.verify_after(answer.answered).await
-    }
-
-    /// Verifies the account, unless that has been done since this time. Another account than the first one is an error.
-    pub(crate) async fn verify_after(&self, time: Instant) -> Result<()> {
-        let mut verified = self.verified.lock().await;
-        if verified.is_some_and(|begun| begun >= time) {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        self.driver.account().verify().await?;
-        *verified = Some(begun);
-        Ok(())
+    /// Verifies once more that the account is the one that was used first. Another one is an error.
+    pub(crate) async fn verify(&self) -> Result<()> {
+        self.driver.account().verify().await.map(drop)
     }
 
     /// Finds the instance of a node. If `is_one_of_several`, one list may answer, which was asked for at most two seconds before `since`.
-    pub(crate) async fn find(&self, node: Key<'_>, is_one_of_several: bool, since: Instant) -> Result<Answer> {
+    /// What it does not answer is asked for alone.
+    pub(crate) async fn find(&self, node: Key<'_>, is_one_of_several: bool, since: Instant) -> Result<Instance> {
         if is_one_of_several {
-            match self.list(since).await {
-                Ok(all) => {
-                    if let Some(instance) = only(&all.instances, node)? {
-                        return Ok(Answer { instance, answered: all.answered });
-                    }
-                }
+            match self.list(since).await.map(|all| only(&all, node)) {
+                Ok(Ok(Some(instance))) => return Ok(instance),
                 Err(error) if error.kind.is_transient() => return Err(error),
                 // A driver that may not list may still know single instances.
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         let instance = self.get(node).await?;
         self.learn(std::slice::from_ref(&instance));
-        Ok(Answer { instance, answered: Instant::now() })
+        Ok(instance)
     }
 
     async fn get(&self, node: Key<'_>) -> Result<Instance> {
@@ -120,31 +97,35 @@ impl Cloud {
         let filter = Filter { name: Some(node.name.to_owned()), ..Filter::default() };
         let all = instances.list(&filter).await?;
         let found = only(&all, node)?;
-        found.ok_or_else(|| Error::not_found(format!("no instance has the name {:?}", node.name)))
+        found.ok_or_else(|| Error::not_found(format!("no instance has the {node}")))
     }
 
-    /// Lists all instances of the account. A list that was asked for at most two seconds before `since` is not asked for again.
-    pub(crate) async fn list(&self, since: Instant) -> Result<List> {
+    /// Lists all instances of the account. A list that was asked for at most two seconds before `since` is not asked for again, and a
+    /// failure only if it began after `since`.
+    pub(crate) async fn list(&self, since: Instant) -> Result<Arc<Vec<Instance>>> {
+        self.list_unless(|known| known.begun >= since || (known.result.is_ok() && known.begun + FRESH >= since)).await
+    }
+
+    /// Lists all instances of the account, with a list that was asked for after `since`: the proof that one of them is gone.
+    pub(crate) async fn list_begun_after(&self, since: Instant) -> Result<Arc<Vec<Instance>>> {
+        self.list_unless(|known| known.begun >= since).await
+    }
+
+    async fn list_unless(&self, answers: impl Fn(&Listing) -> bool) -> Result<Arc<Vec<Instance>>> {
         let mut listing = self.listing.lock().await;
-        if let Some(known) = listing.as_ref().filter(|known| known.begun + FRESH >= since) {
+        if let Some(known) = listing.as_ref().filter(|known| answers(known) && known.begun.elapsed() < OLDEST) {
             return known.result.clone();
         }
         let begun = Instant::now();
         let result = match self.instances() {
-            Ok(instances) => instances.list(&Filter::default()).await,
+            Ok(instances) => instances.list(&Filter::default()).await.map(Arc::new),
             Err(error) => Err(error),
         };
-        let result = result.map(|all| List { instances: Arc::new(all), answered: Instant::now() });
         if let Ok(all) = &result {
-            self.learn(&all.instances);
+            self.learn(all);
         }
         *listing = Some(Listing { begun, result: result.clone() });
         result
-    }
-
-    /// Lists all instances of the account anew: the proof that one of them is gone.
-    pub(crate) async fn list_begun_after(&self, since: Instant) -> Result<List> {
-        self.list(since + FRESH).await
     }
 
     /// Frees the memory of the last list.
@@ -163,8 +144,12 @@ impl Cloud {
                 _ => {}
             }
         }
-        let schemes = self.schemes();
-        Ok(!schemes.is_empty() && !ccm_core::provider::owns(&schemes, provider_id))
+        Ok(!self.schemes().is_empty() && !self.owns(provider_id))
+    }
+
+    /// Whether a node without a providerID, or with this one, may be of this cloud, as far as its instances are known.
+    pub(crate) fn owns(&self, provider_id: &str) -> bool {
+        provider_id.is_empty() || ccm_core::provider::owns(&self.schemes(), provider_id)
     }
 
     /// The beginnings of the providerIDs of this cloud, as far as they are known.
@@ -192,10 +177,7 @@ fn only(all: &[Instance], node: Key<'_>) -> Result<Option<Instance>> {
     match (found.next(), found.next()) {
         (Some(one), Some(other)) => Err(Error::new(
             ErrorKind::Internal,
-            format!(
-                "the instances {:?} and {:?} both fit the node {name:?} with the providerID {provider_id:?}",
-                one.id, other.id
-            ),
+            format!("the instances {:?} and {:?} both have the {node}", brief(&one.id), brief(&other.id)),
         )),
         (found, _) => Ok(found.cloned()),
     }

@@ -15,7 +15,7 @@ use ccm_kit::cluster::{
 };
 use serde_json::Value;
 
-use crate::{addresses::NodeIpError, initialize::Problem, instances::Key};
+use crate::{account::AccountId, addresses::NodeIpError, initialize::Problem, instances::Key};
 
 /// ccm-operator reads Events of deletions that are at most five and a half minutes old. A missing node has several for as long as it
 /// stays.
@@ -43,6 +43,7 @@ pub(crate) mod reason {
     pub(crate) const CONTRADICTION: &str = "DriverContradictsItself";
     pub(crate) const EMPTY: &str = "AccountIsEmpty";
     pub(crate) const KEPT: &str = "NodeKept";
+    pub(crate) const UNGUARDED: &str = "DeletionsUnguarded";
 }
 
 /// The names of the cloud and of its account, for messages.
@@ -51,7 +52,7 @@ pub(crate) struct CloudName {
     /// The name of the driver.
     pub(crate) cloud: String,
     /// The id of the account.
-    pub(crate) account: String,
+    pub(crate) account: AccountId,
 }
 
 /// Why something could not be done for a node.
@@ -138,15 +139,13 @@ fn explanation(name: &CloudName, node: Key<'_>, failure: &Failure) -> Option<(&'
     Some(match failure {
         Failure::Cloud(error) => {
             let (reason, advice) = advice(error, cloud);
-            let instance = if node.provider_id.is_empty() {
-                format!("the instance with the name {:?}", brief(node.name))
-            } else {
-                format!("the instance with the providerID {:?}", brief(node.provider_id))
-            };
             let what = cloud_error(error);
             (
                 reason,
-                format!("cannot get {instance} from the account {account:?} of the cloud {cloud}: {what}. {advice}"),
+                format!(
+                    "cannot get the instance with the {node} from the account {:?} of the cloud {cloud}: {what}. {advice}",
+                    account.text()
+                ),
             )
         }
         Failure::Node(Problem::NodeIp { problem: problem @ NodeIpError::NotOfCloud { cloud: has, .. }, .. }) => {
@@ -158,7 +157,7 @@ fn explanation(name: &CloudName, node: Key<'_>, failure: &Failure) -> Option<(&'
             let advice = "The kubelet writes the annotation: correct its flag --node-ip, or remove the annotation";
             (reason::NODE_IP, format!("{problem}. {advice}"))
         }
-        Failure::Node(problem @ Problem::NoProviderId(_)) => {
+        Failure::Node(problem @ (Problem::NoProviderId(_) | Problem::BadProviderId { .. })) => {
             (reason::FAILED, format!("{problem}. This is a fault of the driver {cloud}"))
         }
         Failure::Write(cause) if cause.is_denied() || cause.is_invalid() => {
@@ -227,7 +226,7 @@ mod tests {
     use crate::initialize;
 
     fn name() -> CloudName {
-        CloudName { cloud: "docker".into(), account: "A".into() }
+        CloudName { cloud: "docker".into(), account: AccountId::default() }
     }
 
     fn cloud(kind: ErrorKind, message: &str) -> Failure {
@@ -288,6 +287,12 @@ mod tests {
                 "CloudRequestFailed",
                 "a fault of the driver",
                 Reason::NoProviderID,
+            ),
+            (
+                Failure::Node(Problem::BadProviderId { node: "a".into(), provider_id: "i".into() }),
+                "CloudRequestFailed",
+                "a fault of the driver",
+                Reason::CauseUnknown,
             ),
             (denied(403), "NodeUpdateRefused", "permissions", Reason::CauseUnknown),
             (denied(422), "NodeUpdateRefused", "permissions", Reason::CauseUnknown),

@@ -19,6 +19,7 @@ use ccm_drivers::{
 };
 use ccm_kit::{
     cluster::{
+        access_review::may_delete_any_node,
         client,
         events::{Recorder, Repetition, Report},
         request::REQUEST_TIMEOUT,
@@ -36,18 +37,18 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
-    account::FirstAccount,
+    account::{AccountId, FirstAccount},
     cloud_driver::{CloudDriver, LONGEST_PAUSE, Parts},
     controllers,
     driver_files::DriverFiles,
-    flags::{Flags, Given, given as given_path},
+    flags::{Controller, Flags, Given, given as given_path},
     metrics::Metrics,
     node_events::{names_account, reason},
     serve::{self, Readiness},
-    text::{kubectl::Access, suggest::did_you_mean},
+    text::kubectl::Access,
     version::{COMMIT, VERSION},
 };
 
@@ -92,7 +93,7 @@ pub(crate) async fn run(given: &Given) -> anyhow::Result<()> {
     let authority = Authority { leadership: leadership.clone(), shutdown };
     let lease = (&*flags.election.leader_elect_resource_namespace, &*flags.election.leader_elect_resource_name);
     let in_flight = InFlightHandle::default();
-    let recorder = Recorder::start(client.clone());
+    let lease_events = LeaseEvents { recorder: Recorder::start(client.clone()), lease: reference(lease) };
     let (cloud, problem) = CloudDriver::new(Parts {
         driver,
         values: {
@@ -103,7 +104,7 @@ pub(crate) async fn run(given: &Given) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         in_flight: in_flight.clone(),
         trace: flags.v >= TRACE,
-        on_failure: on_failure(recorder, lease, driver.name()),
+        on_failure: on_failure(lease_events.clone(), driver.name()),
     });
     let cloud = Arc::new(cloud);
 
@@ -123,7 +124,10 @@ pub(crate) async fn run(given: &Given) -> anyhow::Result<()> {
         let mut leadership = leadership.clone();
         // The other end is in this function.
         let _ = leadership.wait_for(Leadership::is_leading).await;
-        let options = options(given, driver.name(), cloud.account_id().await);
+        let options = options(given, driver.name(), cloud.first_account());
+        if options.guard.is_none() && options.controllers.contains(&Controller::CloudNodeLifecycle) {
+            say_who_guards(&client, &lease_events).await;
+        }
         controllers::run(client, Arc::clone(&cloud) as Arc<dyn Driver>, &options, authority, metrics.clone()).await
     };
     let follow = follow(leadership.clone(), metrics.clone(), lease.1);
@@ -172,10 +176,7 @@ fn driver(given: &Given, drivers: &'static Drivers) -> anyhow::Result<&'static d
             "the external driver {external} is given, and the program is called as that of {name}: give --cloud-provider={external}"
         );
     }
-    drivers.named(name).with_context(|| {
-        let hint = did_you_mean(name, drivers.names());
-        format!("--cloud-provider: there is no driver {name:?}{hint}; the drivers are {}", known())
-    })
+    drivers.named(name).with_context(|| format!("--cloud-provider: {}", drivers.unknown(name, &[])))
 }
 
 /// Reads the values of the driver's settings.
@@ -183,11 +184,19 @@ fn values(driver: &dyn DriverType, config: Option<&Path>) -> anyhow::Result<Valu
     let environment = from_environment(driver, variable)?;
     let file = config.map(|path| account_settings(path, driver.name(), None)).transpose()?.unwrap_or_default();
     let given = settings::Given { environment, file, ..settings::Given::default() };
-    resolve(driver, &given, config)
+    // This program has no flags for the settings of drivers.
+    resolve(driver, &given, config).map_err(|error| match error.downcast_ref::<settings::Problem>() {
+        Some(settings::Problem::Missing { name, variable, .. }) => {
+            anyhow!(
+                "{name} is missing: set the environment variable {variable}, or {name} in the file of --cloud-config"
+            )
+        }
+        _ => error,
+    })
 }
 
 /// Returns how the controllers run.
-fn options(given: &Given, cloud: &str, account: String) -> controllers::Options {
+fn options(given: &Given, cloud: &str, account: AccountId) -> controllers::Options {
     let flags = &given.flags;
     let guard = flags.node_deletion_guard.then_some(controllers::GuardOptions {
         min_not_ready: flags.node_deletion_min_not_ready,
@@ -224,15 +233,33 @@ async fn reviews_client(flags: &Flags, client: &Client, metrics: &Metrics) -> an
     }
 }
 
-/// Reports failures to open the driver as Events on the lease, because they concern all nodes.
-fn on_failure(recorder: Recorder, (namespace, name): (&str, &str), cloud: &str) -> Box<dyn Fn(&Error) + Send + Sync> {
-    let lease = ObjectReference {
+/// Events on the lease, which concern all nodes.
+#[derive(Clone)]
+struct LeaseEvents {
+    recorder: Recorder,
+    lease: ObjectReference,
+}
+
+impl LeaseEvents {
+    fn warn(&self, reason: &str, message: String) {
+        let (object, reason) = (self.lease.clone(), reason.to_owned());
+        let repetition = REPETITION;
+        self.recorder.send(Report { object, component: COMPONENT, reason, is_warning: true, message, repetition });
+    }
+}
+
+fn reference((namespace, name): (&str, &str)) -> ObjectReference {
+    ObjectReference {
         api_version: Some(LEASE.api_version()),
         kind: Some(LEASE.kind.to_owned()),
         namespace: Some(namespace.to_owned()),
         name: Some(name.to_owned()),
         ..ObjectReference::default()
-    };
+    }
+}
+
+/// Reports failures to open the driver.
+fn on_failure(events: LeaseEvents, cloud: &str) -> Box<dyn Fn(&Error) + Send + Sync> {
     let cloud = cloud.to_owned();
     Box::new(move |error| {
         let reason = match &error.kind {
@@ -247,16 +274,28 @@ fn on_failure(recorder: Recorder, (namespace, name): (&str, &str), cloud: &str) 
             "cannot use the cloud {cloud}, so no node is initialized, tainted or deleted: {class}: {}",
             error.message
         );
-        let (object, reason) = (lease.clone(), reason.to_owned());
-        recorder.send(Report {
-            object,
-            component: COMPONENT,
-            reason,
-            is_warning: true,
-            message,
-            repetition: REPETITION,
-        });
+        events.warn(reason, message);
     })
+}
+
+/// Reports that the guard of this process is off, and whether anybody else decides over deletions: then this process may not delete every
+/// node.
+async fn say_who_guards(client: &Client, events: &LeaseEvents) {
+    const FLAG: &str = "--node-deletion-guard=false";
+    match may_delete_any_node(client, None, Some(REQUEST_TIMEOUT)).await {
+        Ok(false) => info!(
+            "{FLAG}: this process deletes the nodes that ccm-operator, or who else gives it the permission, allows"
+        ),
+        Ok(true) => {
+            let problem = format!(
+                "{FLAG}, and the account of this process may delete every node: nobody limits how many nodes it deletes, or how fast. \
+                 Remove the flag, or the permission to delete nodes, unless an admission policy decides"
+            );
+            warn!("{problem}");
+            events.warn(reason::UNGUARDED, problem);
+        }
+        Err(cause) => warn!("{FLAG}, and whether this process may delete every node is not known: {cause}"),
+    }
 }
 
 /// Competes for the lease and holds it until it is lost. Without an election, leads for ever.

@@ -16,8 +16,9 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use super::NAME;
 use crate::{
-    lab::{LIMIT, ignore_absent},
+    lab::{LIMIT, ignore_absent, repository},
     support::{
         audit::{Mark, Request},
         eventually, objects,
@@ -83,6 +84,26 @@ impl Cluster {
 
     fn events(&self) -> Api<Event> {
         Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// A kubeconfig of the account of our program: it has the permissions of `assets/docker/`, and may delete Nodes, which the operator
+    /// permits by name, and read the metrics for this test. `make rbac` prints the permissions that are not used.
+    pub(super) async fn our_account(&self) -> Result<PathBuf> {
+        for object in objects::read_yaml(&repository().join("assets/docker/kubernetes/rbac.yaml"))? {
+            objects::apply(&self.client, object).await?;
+        }
+        let name = "ccm-test-ours";
+        let kind = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
+        let (mut role, mut binding) = (kind("ClusterRole"), kind("ClusterRoleBinding"));
+        role["rules"] = json!([
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]},
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+        ]);
+        binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+        binding["subjects"] = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}]);
+        objects::apply(&self.client, role).await?;
+        objects::apply(&self.client, binding).await?;
+        self.plane.service_account_kubeconfig(NAMESPACE, NAME).await
     }
 
     /// A kubeconfig of a new account that may do everything.

@@ -79,6 +79,12 @@ pub(super) const DIFFERENCES: &[Known] = &[
         ],
     },
     Known {
+        title: "Each address is written once",
+        reason: "The API server refuses a Node that has an address twice. If the cloud lists one twice, the library leaves the Node \
+                 without the addresses of the cloud.",
+        of: &[("new-with-same-address", &["addresses"])],
+    },
+    Known {
         title: "Nodes are initialized by a patch",
         reason: "The library replaces the whole Node (`update`), from its cache. Ours sends only what it changes, with the UID and \
                  the resource version of the Node that it has seen, so that both fail in the same cases. It needs no permission to \

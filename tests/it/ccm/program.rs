@@ -70,6 +70,14 @@ pub(super) fn flags(kubeconfig: &Path, port: u16) -> Vec<String> {
 }
 
 impl Side {
+    /// The name of its account.
+    pub(super) const fn account(self) -> &'static str {
+        match self {
+            Self::Library => "ccm",
+            Self::Ours => NAME,
+        }
+    }
+
     /// Its name in the page.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -14,9 +14,6 @@ use super::{
 };
 use crate::support::{audit::Mark, process};
 
-/// The account of the program.
-const ACCOUNT: &str = "ccm";
-
 /// What a program has done.
 pub(super) struct Report {
     /// By the names of [`rows`].
@@ -100,7 +97,10 @@ struct Stage {
 impl Stage {
     async fn new(side: Side) -> Result<Self> {
         let (cluster, dir) = (Cluster::new().await?, process::temp_dir()?);
-        let kubeconfig = cluster.account(ACCOUNT).await?;
+        let kubeconfig = match side {
+            Side::Library => cluster.account(side.account()).await?,
+            Side::Ours => cluster.our_account().await?,
+        };
         let mut cloud = Cloud::new(dir.path().join("cloud.json"))?;
         let nodes: Vec<Value> = cases::all().iter().map(|case| cloud.add(case)).collect();
         cloud.write()?;
@@ -187,9 +187,9 @@ impl Stage {
         rest: Option<Mark>,
     ) -> Result<Vec<(String, Outcome)>> {
         let mut events = self.cluster.events_by_node().await?;
-        let mut written = writes(&self.cluster.requests(since, ACCOUNT).await?);
+        let mut written = writes(&self.cluster.requests(since, self.side.account()).await?);
         let mut at_rest = match rest {
-            Some(rest) => writes(&self.cluster.requests(rest, ACCOUNT).await?),
+            Some(rest) => writes(&self.cluster.requests(rest, self.side.account()).await?),
             None => BTreeMap::new(),
         };
         let mut outcomes = Vec::new();
@@ -231,7 +231,7 @@ impl Stage {
     /// The requests that were not about one Node, an Event or a lease.
     async fn reads(&self) -> Result<BTreeMap<String, usize>> {
         let mut reads = BTreeMap::new();
-        for request in self.cluster.requests(self.start, ACCOUNT).await? {
+        for request in self.cluster.requests(self.start, self.side.account()).await? {
             let of_node = request.resource == "nodes" && !request.name.is_empty();
             if !of_node && !request.is_event() && !request.is_lease() {
                 *reads.entry(kind_of(&request)).or_default() += 1;
@@ -241,7 +241,7 @@ impl Stage {
     }
 
     async fn figures(&self) -> Result<Figures> {
-        let requests = self.cluster.requests(self.start, ACCOUNT).await?;
+        let requests = self.cluster.requests(self.start, self.side.account()).await?;
         let cloud = match self.side {
             Side::Library => {
                 let log = format!("{}.requests", self.cloud.file.display());

@@ -20,7 +20,7 @@ use super::{
     write::{self, Part},
 };
 use crate::{
-    guard::{self, Guard},
+    guard::{self, Clocks, Guard},
     instances::SEVERAL,
     lifecycle::{self, Listed, Step},
     node_events::{Failure, LIFECYCLE, cloud_error, key, reason},
@@ -51,7 +51,7 @@ enum Found {
 /// Looks after all nodes that are not ready in each period.
 pub(super) async fn run(context: &Context) -> Infallible {
     context.nodes.synced().await;
-    let guard = context.options.guard.as_ref().map(|options| Guard::new(options, Timestamp::now()));
+    let guard = context.options.guard.as_ref().map(|options| Guard::new(options, Clocks::read()));
     let mut memory = Memory { guard, ..Memory::default() };
     let mut passes = passes(context.options.node_monitor_period);
     loop {
@@ -110,13 +110,10 @@ async fn look(
     };
     context.metrics.lifecycle_call("instance_exists", word(exists.as_ref().err()));
     match exists {
-        Ok(answer) => {
+        Ok(instance) => {
             context.metrics.lifecycle_call("instance_shutdown", word(None));
-            if lifecycle::is_shut_down(&answer.instance) && lifecycle::taint(node).is_some() {
-                match context.cloud.confirm(&answer).await {
-                    Ok(()) => taint(context, node, lifecycle::taint).await,
-                    Err(error) => unknown(context, node, error),
-                }
+            if lifecycle::is_shut_down(&instance) {
+                taint(context, node, lifecycle::taint).await;
             }
             Found::Stays
         }
@@ -146,7 +143,12 @@ async fn prove(context: &Context, node: &Value, begun: Instant) -> Found {
             return Found::Missing;
         }
     };
-    let (reason, message) = match lifecycle::listed(&all.instances, key.provider_id, key.name) {
+    let (reason, message) = match lifecycle::listed(&all, key.provider_id, key.name) {
+        // Until this list the account may have had no instance that tells which providerIDs are of this cloud.
+        Listed::Lacks if !context.cloud.owns(key.provider_id) => {
+            context.events.foreign(node, &context.cloud.schemes());
+            return Found::Stays;
+        }
         Listed::Lacks => return Found::Gone,
         Listed::Has(id) => (
             reason::CONTRADICTION,
@@ -162,7 +164,8 @@ async fn prove(context: &Context, node: &Value, begun: Instant) -> Found {
             format!(
                 "the cloud {} does not have the instance of this node, and no other one either: the Node is kept. Check that the \
                  account {:?}, the region and the endpoint are the right ones",
-                context.options.cloud, context.options.account
+                context.options.cloud,
+                context.options.account.text()
             ),
         ),
     };
@@ -189,8 +192,8 @@ async fn taint(context: &Context, node: &Value, change: impl Fn(&Value) -> Optio
 
 /// Deletes the nodes whose instances are gone, as far as they may be deleted.
 async fn delete(context: &Context, memory: &mut Memory, mut gone: Vec<Value>) {
-    // A list without the instance may be of another account by now.
-    if let Err(error) = context.cloud.verify_after(Instant::now()).await {
+    // The driver gives no answer of another account. That alone is not enough for what cannot be undone.
+    if let Err(error) = context.cloud.verify().await {
         for node in &gone {
             unknown(context, node, error.clone());
         }
@@ -215,11 +218,11 @@ async fn delete(context: &Context, memory: &mut Memory, mut gone: Vec<Value>) {
 fn allowed(context: &Context, guard: &mut Guard, gone: Vec<Value>) -> Vec<Value> {
     let nodes = context.nodes.map(Node::of);
     let uids: Vec<_> = gone.iter().map(uid).collect();
-    let decision = guard.decide(Timestamp::now(), &nodes, &context.cloud.schemes(), &uids);
+    let decision = guard.decide(Clocks::read(), &nodes, &context.cloud.schemes(), &uids);
     for kept in &decision.waiting {
         if let Some(node) = gone.iter().find(|node| uid(node) == kept.uid) {
             debug!("node {} is kept: {}", kept.node, kept.why);
-            context.events.warn(LIFECYCLE, node, reason::KEPT, guard::message(&kept.why));
+            context.events.warn(LIFECYCLE, node, reason::KEPT, guard::message(&kept.why, key(node).provider_id));
         }
     }
     let is_allowed = |node: &Value| decision.confirmed.iter().any(|entry| entry.uid == uid(node));

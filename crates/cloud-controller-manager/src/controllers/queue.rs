@@ -16,10 +16,10 @@ const LONGEST: Duration = Duration::from_secs(1000);
 /// A queue of names.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// The names whose turn it is, in order, with the time since when.
+    /// The names whose turn it is, in order, with the time of the change or of the last failure.
     ready: VecDeque<(String, Instant)>,
-    /// The names that failed, by the time of the next attempt.
-    delayed: BTreeMap<String, Instant>,
+    /// The names that failed, with the time of the next attempt and that of the failure.
+    delayed: BTreeMap<String, (Instant, Instant)>,
     running: BTreeSet<String>,
     /// The names that changed while they ran.
     again: BTreeMap<String, Instant>,
@@ -41,11 +41,12 @@ impl Queue {
         is_new
     }
 
-    /// Takes the next name, with the time since when it has waited. It runs until [`Queue::done`].
+    /// Takes the next name, with the time of its change or of its last failure. It runs until [`Queue::done`].
     pub(super) fn next(&mut self, now: Instant) -> Option<(String, Instant)> {
-        let due: Vec<_> = self.delayed.iter().filter(|(_, at)| **at <= now).map(|(name, _)| name.clone()).collect();
-        for name in due {
-            self.add(name, now);
+        let due = self.delayed.iter().filter(|(_, (due, _))| *due <= now);
+        let due: Vec<_> = due.map(|(name, (_, failed))| (name.clone(), *failed)).collect();
+        for (name, failed) in due {
+            self.add(name, failed);
         }
         let (name, since) = self.ready.pop_front()?;
         self.running.insert(name.clone());
@@ -61,7 +62,7 @@ impl Queue {
             let failures = self.failures.entry(name.clone()).or_default();
             let pause = 2_u32.checked_pow(*failures).and_then(|factor| FIRST.checked_mul(factor));
             *failures += 1;
-            self.delayed.insert(name.clone(), now + pause.unwrap_or(LONGEST).min(LONGEST));
+            self.delayed.insert(name.clone(), (now + pause.unwrap_or(LONGEST).min(LONGEST), now));
         }
         if let Some(since) = self.again.remove(&name) {
             self.add(name, since);
@@ -75,7 +76,7 @@ impl Queue {
 
     /// The time of the next name that failed.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.delayed.values().min().copied()
+        self.delayed.values().map(|(due, _)| *due).min()
     }
 }
 
@@ -107,6 +108,19 @@ mod tests {
         queue.add("a".into(), now);
         queue.next(now);
         assert_eq!(fail(&mut queue, &mut now), 5);
+    }
+
+    #[test]
+    fn the_next_attempt_has_the_time_of_the_failure() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.add("a".into(), now);
+        queue.next(now);
+        queue.done("a".into(), false, now);
+        let later = now + LONGEST;
+        assert_eq!(queue.next(later), Some(("a".to_owned(), now)), "an answer since then is new to it");
+        queue.done("a".into(), false, later);
+        queue.add("a".into(), later + FIRST);
+        assert_eq!(queue.next(later + FIRST), Some(("a".to_owned(), later + FIRST)), "a change is newer");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use ccm_drivers::contract::Instance;
 use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     initialize,
-    instances::{Answer, SEVERAL},
+    instances::SEVERAL,
     node_events::{CLOUD_NODE, Failure, key, reason},
 };
 
@@ -60,9 +61,9 @@ pub(super) async fn run(context: &Context, mut changes: UnboundedReceiver<String
     }
 }
 
-/// Brings one node to its state. `since` is the time of the change.
+/// Brings one node to its state. `since` is the time of its change, or of its last failure.
 ///
-/// 1. Finds its instance, and verifies the account (the cloud).
+/// 1. Finds its instance (the cloud).
 /// 2. Decides what it gets (pure).
 /// 3. Changes the node (API server), and then its addresses (API server).
 async fn sync(context: &Context, name: &str, since: Instant) -> Result<(), Failure> {
@@ -76,20 +77,25 @@ async fn sync(context: &Context, name: &str, since: Instant) -> Result<(), Failu
         return Ok(());
     }
     let is_one_of_several = context.nodes.are_many(SEVERAL, initialize::is_uninitialized);
-    let answer = context.cloud.find(key(&node), is_one_of_several, since).await.map_err(Failure::Cloud)?;
-    initialize_node(context, &node, &answer).await
+    let find = async |is_one_of_several| {
+        context.cloud.find(key(&node), is_one_of_several, since).await.map_err(Failure::Cloud)
+    };
+    let initialized = initialize_node(context, &node, &find(is_one_of_several).await?).await;
+    if is_one_of_several && matches!(initialized, Err(Failure::Node(_))) {
+        // The list may be older than the change of the node.
+        return initialize_node(context, &node, &find(false).await?).await;
+    }
+    initialized
 }
 
-async fn initialize_node(context: &Context, node: &Value, answer: &Answer) -> Result<(), Failure> {
-    let patch = |node: &Value| initialize::patch(node, &answer.instance).map_err(Failure::from);
-    // Another account may have an instance that fits, and the providerID cannot be changed afterwards.
-    context.cloud.confirm(answer).await.map_err(Failure::Cloud)?;
+async fn initialize_node(context: &Context, node: &Value, instance: &Instance) -> Result<(), Failure> {
+    let patch = |node: &Value| initialize::patch(node, instance).map_err(Failure::from);
     let Some(node) = write::change(context, Part::Node, node, patch).await? else { return Ok(()) };
     if let Some(age) = age(&node) {
         context.metrics.taint_removal_delay(age);
     }
     // The taint is gone, so a failure is corrected with the next update of all addresses.
-    update::addresses(context, &node, answer).await;
+    update::addresses(context, &node, instance).await;
     info!("Successfully initialized node {} with cloud provider", key(&node).name);
     context.events.normal(CLOUD_NODE, &node, reason::SYNCED, "Node synced successfully".to_owned());
     if let Some(age) = age(&node) {

@@ -30,7 +30,7 @@ fn leading() -> Leadership {
 fn options(guard: Option<GuardOptions>) -> Options {
     Options {
         cloud: "fake".to_owned(),
-        account: "acct".to_owned(),
+        account: AccountId::default(),
         controllers: BTreeSet::from([Controller::CloudNode, Controller::CloudNodeLifecycle]),
         node_monitor_period: Duration::from_secs(5),
         node_status_update_frequency: Duration::from_secs(300),

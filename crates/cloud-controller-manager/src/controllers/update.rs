@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use ccm_drivers::contract::Instance;
 use futures::StreamExt;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use super::{
 use crate::{
     addresses,
     initialize::{self, Problem},
-    instances::{Answer, SEVERAL},
+    instances::SEVERAL,
     node_events::{CLOUD_NODE, Failure, cloud_error, key},
 };
 
@@ -45,7 +46,7 @@ async fn update(context: &Context, node: &Value, is_one_of_several: bool, begun:
         Err(error) => Err(error),
     };
     match found {
-        Ok(answer) => addresses(context, node, &answer).await,
+        Ok(instance) => addresses(context, node, &instance).await,
         // A node without a providerID may belong to no cloud.
         Err(error) if error.is_not_found() && key.provider_id.is_empty() => {}
         Err(error) => {
@@ -56,9 +57,9 @@ async fn update(context: &Context, node: &Value, is_one_of_several: bool, begun:
 }
 
 /// Gives a node the addresses of its instance. A failure is logged, and explained by an Event.
-pub(super) async fn addresses(context: &Context, node: &Value, answer: &Answer) {
+pub(super) async fn addresses(context: &Context, node: &Value, instance: &Instance) {
     let name = key(node).name;
-    if let Err(failure) = try_addresses(context, node, answer).await {
+    if let Err(failure) = try_addresses(context, node, instance).await {
         match &failure {
             Failure::Node(Problem::NodeIp { problem, .. }) => {
                 warn!("Failed to update node addresses for node {name:?}: {problem}");
@@ -69,14 +70,10 @@ pub(super) async fn addresses(context: &Context, node: &Value, answer: &Answer) 
     }
 }
 
-async fn try_addresses(context: &Context, node: &Value, answer: &Answer) -> Result<(), Failure> {
+async fn try_addresses(context: &Context, node: &Value, instance: &Instance) -> Result<(), Failure> {
     let patch = |node: &Value| {
         let failed = |problem| Problem::NodeIp { node: key(node).name.to_owned(), problem };
-        addresses::patch(node, &answer.instance.addresses).map_err(failed)
+        addresses::patch(node, &instance.addresses).map_err(failed)
     };
-    if patch(node)?.is_none() {
-        return Ok(());
-    }
-    context.cloud.confirm(answer).await.map_err(Failure::Cloud)?;
     write::change(context, Part::Status, node, |node| Ok(patch(node)?)).await.map(drop)
 }

@@ -28,6 +28,8 @@ pub(crate) struct State {
     version: u64,
     /// The Events in the order of their creation.
     pub(crate) events: Vec<Value>,
+    /// Whether the process may delete every node.
+    pub(crate) may_delete: bool,
     /// The methods and paths of all requests but watches.
     pub(crate) requests: Vec<String>,
 }
@@ -70,6 +72,13 @@ impl State {
             ("POST", false) if path.ends_with("/events") => {
                 self.events.push(body.clone());
                 (201, body)
+            }
+            ("POST", false) if path.ends_with("/selfsubjectaccessreviews") => {
+                let mut review = body;
+                let asked = &review["spec"]["resourceAttributes"];
+                let is_deletion = asked["verb"] == "delete" && asked["resource"] == "nodes" && asked["name"].is_null();
+                review["status"] = json!({"allowed": self.may_delete && is_deletion});
+                (201, review)
             }
             ("PATCH", false) if path.contains("/events/") => (200, body),
             _ => failure(404, "NotFound"),

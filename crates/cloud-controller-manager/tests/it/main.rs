@@ -8,7 +8,7 @@ mod api_server;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -110,8 +110,29 @@ impl Fixture {
         all.iter().chain(more).map(|word| (*word).to_owned()).collect()
     }
 
-    fn start(&self, more: &[&str]) -> Process {
-        Process::start(Path::new(PROGRAM), &self.arguments(more), &[])
+    fn start(&self, more: &[impl AsRef<str>]) -> Process {
+        let more: Vec<_> = more.iter().map(AsRef::as_ref).collect();
+        Process::start(Path::new(PROGRAM), &self.arguments(&more), &[])
+    }
+
+    /// The flags of an external driver that has a setting without a default.
+    fn demanding_driver(&self) -> [String; 3] {
+        let (folder, file) = (self.path("drivers"), self.path("drivers/demanding.sh"));
+        let text = r#"#!/bin/sh
+cat >/dev/null
+echo '{"protocolVersion": 1, "result": {"name": "demanding", "version": "1", "summary": "A test.", "options": [], "idPrefix": "",
+  "settings": [{"name": "place", "type": "text", "required": true, "help": "Where."}], "capabilities": {"instances": {}}}}'
+"#;
+        fs::create_dir(&folder).unwrap();
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let sum = Command::new("sha256sum").arg(&file).output().unwrap().stdout;
+        let digest = String::from_utf8(sum).unwrap().split_whitespace().next().unwrap().to_owned();
+        [
+            "--cloud-provider=demanding".to_owned(),
+            format!("--driver-folder={}", folder.display()),
+            format!("--driver={}@sha256:{digest}", file.display()),
+        ]
     }
 }
 
@@ -202,6 +223,30 @@ async fn wrong_credentials_are_an_event_and_a_corrected_file_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deletions_that_nobody_limits_are_a_warning_and_an_event() {
+    for may_delete in [false, true] {
+        let fixture = Fixture::new().await;
+        fixture.server.with(|state| state.may_delete = may_delete);
+        let process = fixture.start(&["--cloud-provider=fake", "--node-deletion-guard=false"]);
+        process.logs("--node-deletion-guard=false").await;
+        assert_eq!(process.log().contains("nobody limits"), may_delete, "{}", process.log());
+        if may_delete {
+            until("an Event", || fixture.server.with(|state| !state.events.is_empty())).await;
+            let event = fixture.server.with(|state| state.events[0].clone());
+            assert_eq!(
+                (&event["reason"], &event["type"]),
+                (&json!("DeletionsUnguarded"), &json!("Warning")),
+                "{event}"
+            );
+            assert_eq!(event["involvedObject"]["kind"], "Lease");
+        } else {
+            process.logs("opened the cloud").await;
+            assert!(fixture.server.with(|state| state.events.is_empty()));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_lease_is_taken_ends() {
     let fixture = Fixture::new().await;
     let mut process = fixture.start(&["--cloud-provider=fake"]);
@@ -232,6 +277,11 @@ async fn a_refused_start_says_what_is_right() {
         assert_eq!(process.end().await.code(), Some(code), "{arguments:?}: {}", process.log());
         process.logs(expected).await;
     }
+    let mut process = fixture.start(&fixture.demanding_driver());
+    assert_eq!(process.end().await.code(), Some(1), "{}", process.log());
+    process
+        .logs("place is missing: set the environment variable DEMANDING_PLACE, or place in the file of --cloud-config")
+        .await;
     let link = fixture.path("cloud-controller-manager");
     symlink(PROGRAM, &link).unwrap();
     let mut process = Process::start(&link, &fixture.arguments(&[]), &[]);

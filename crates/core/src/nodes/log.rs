@@ -100,6 +100,15 @@ pub enum Attempt {
     Done,
 }
 
+/// The line of this project's own cloud-controller-manager while another process leads.
+const OWN_WAITS: &str = "waiting for the lease";
+
+/// Its line when it leads.
+const OWN_LEADS: &str = "acquired the lease";
+
+/// The beginnings of its lines about requests to the API server. With a `ServiceError`, it was not reached.
+const OWN_FAILURES: [&str; 3] = ["failed to acquire the lease ", "failed to renew the lease", "failed to watch nodes"];
+
 impl Log {
     /// Reads the last lines of a log, oldest first.
     pub fn of(lines: &[String]) -> Self {
@@ -169,11 +178,11 @@ impl Log {
             self.off = Some(message.to_owned());
         } else if starts(&["Started \"cloud-node-controller\"", "Started \"cloud-node\""]) {
             (self.off, self.api_server) = (None, None);
-        } else if starts(&["attempting to acquire leader lease", "Attempting to acquire leader lease"]) {
+        } else if starts(&["attempting to acquire leader lease", "Attempting to acquire leader lease", OWN_WAITS]) {
             self.leads = Some(false);
-        } else if starts(&["successfully acquired lease", "Successfully acquired lease"]) {
+        } else if starts(&["successfully acquired lease", "Successfully acquired lease", OWN_LEADS]) {
             (self.leads, self.api_server) = (Some(true), None);
-        } else if misses_api_server(message) {
+        } else if misses_api_server(message) || (starts(&OWN_FAILURES) && message.contains(": ServiceError: ")) {
             self.api_server = Some(message.to_owned());
         }
     }

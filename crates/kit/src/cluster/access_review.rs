@@ -34,15 +34,16 @@ pub async fn may(
     Ok(status.is_some_and(|status| status.allowed))
 }
 
-/// Whether a ServiceAccount may delete every node. Permissions for single nodes do not count.
-pub async fn may_delete_any_node(client: &Client, user: &str, within: Option<Duration>) -> Result<bool, Cause> {
+/// Whether the ServiceAccount with this user name, or the caller for `None`, may delete every node. Permissions for single nodes do not
+/// count.
+pub async fn may_delete_any_node(client: &Client, user: Option<&str>, within: Option<Duration>) -> Result<bool, Cause> {
     let delete = ResourceAttributes {
         verb: Some("delete".to_owned()),
         resource: Some("nodes".to_owned()),
         version: Some("v1".to_owned()),
         ..ResourceAttributes::default()
     };
-    may(client, Some(user), delete, within).await
+    may(client, user, delete, within).await
 }
 
 /// Returns the rules of the caller in a namespace, or on the cluster if it is empty, and whether there may be more rules that the API

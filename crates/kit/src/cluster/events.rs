@@ -24,8 +24,9 @@ use crate::{
     object::Kind,
 };
 
-/// The number of Events that may wait to be written. Further Events are lost.
-const WAITING: usize = 128;
+/// The number of Events that may wait to be written. Further Events are lost. A pass over thousands of nodes may report one for each of
+/// them at once, and if the same ones were lost in each pass, some nodes would never have any.
+const WAITING: usize = 8192;
 
 /// The longest wait for a new Event before series that have ended are dropped.
 const SWEEP_PERIOD: Duration = Duration::from_secs(360);
@@ -258,6 +259,24 @@ mod tests {
         drop(sender);
         record(client, receiver).await;
         assert_eq!(json!(*created.lock().unwrap()), json!([["1", "x"], ["2", "x"], ["1", "y"]]));
+    }
+
+    #[tokio::test]
+    async fn a_pass_over_thousands_of_nodes_loses_no_event() {
+        let (client, created) = forgetful();
+        let recorder = Recorder::start(client);
+        let report = |uid: usize| Report {
+            object: cluster_scoped(&NODE, "a", Some(&uid.to_string())),
+            component: "x",
+            reason: "NodeKept".to_owned(),
+            is_warning: true,
+            message: String::new(),
+            repetition: REPETITION,
+        };
+        assert!((0..5000).all(|uid| recorder.send(report(uid))));
+        while created.lock().unwrap().len() < 5000 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     #[tokio::test]

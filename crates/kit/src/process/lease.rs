@@ -79,8 +79,9 @@ enum Try {
 }
 
 impl Election {
-    /// Creates an election that has not started yet. `identity` names this process as the holder: see [`crate::process::identity`]. `rewound` is notified if a response shows that resource versions have gone back. All
-    /// elections of a process share `was_missing`: whether a lease was missing.
+    /// Creates an election that has not started yet. `identity` names this process as the holder: see [`crate::process::identity`].
+    /// `rewound` is notified if a response shows that resource versions have gone back. All elections of a process share `was_missing`:
+    /// whether a lease was missing.
     pub fn new(
         client: Client,
         (namespace, name): (&str, &str),

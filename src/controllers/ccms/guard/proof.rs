@@ -103,7 +103,8 @@ impl Member {
         if !(have_changed || (is_needed && is_due)) {
             return false;
         }
-        let answer = access_review::may_delete_any_node(&view.target.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
+        let answer =
+            access_review::may_delete_any_node(&view.target.client, Some(&guard.user), Some(REQUEST_TIMEOUT)).await;
         let answer = answer.inspect_err(|error| debug!("failed to ask for the permissions of {}: {error}", guard.user));
         self.guard.deletes_unguarded = Some((answer.ok(), Instant::now()));
         true

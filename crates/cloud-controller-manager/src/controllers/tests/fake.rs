@@ -45,30 +45,26 @@ fn become_another(file: &Path) {
     std::fs::rename(next, file).unwrap();
 }
 
-/// Neither a driver that knows the account that was used first nor one that does not has an instance of another one initialize a node,
-/// even if it fits.
+/// A driver that is opened with the id of the account that was used first has no answer of another one, even if an instance fits.
 #[tokio::test]
 async fn another_account_initializes_nothing() {
-    for is_first_known in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("cloud.json");
-        let fake = Fake::new();
-        let first = open(&fake, &file, None).await;
-        for name in ["a", "b"] {
-            first.instances().unwrap().create(&spec(name)).await.unwrap();
-        }
-        let known = Some(first.account_info().id.as_str()).filter(|_| is_first_known);
-        let session = open(&fake, &file, known).await;
-
-        let world = World::new(&[]);
-        world.api.state().put(new_node("a"));
-        world.run_with(Arc::new(session), options(None));
-        world.until("it is initialized", |api| api.reasons("a") == ["Synced"]).await;
-        become_another(&file);
-        world.api.state().put(new_node("b"));
-        world.until("it is explained", |api| api.reasons("b").contains(&"AccountChanged".to_owned())).await;
-        assert!(world.api.writes().iter().all(|write| write.starts_with("PATCH a")), "{:?}", world.api.writes());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cloud.json");
+    let fake = Fake::new();
+    let first = open(&fake, &file, None).await;
+    for name in ["a", "b"] {
+        first.instances().unwrap().create(&spec(name)).await.unwrap();
     }
+    let session = open(&fake, &file, Some(&first.account_info().id)).await;
+
+    let world = World::new(&[]);
+    world.api.state().put(new_node("a"));
+    world.run_with(Arc::new(session), options(None));
+    world.until("it is initialized", |api| api.reasons("a") == ["Synced"]).await;
+    become_another(&file);
+    world.api.state().put(new_node("b"));
+    world.until("it is explained", |api| api.reasons("b").contains(&"AccountChanged".to_owned())).await;
+    assert!(world.api.writes().iter().all(|write| write.starts_with("PATCH a")), "{:?}", world.api.writes());
 }
 
 fn spec(name: &str) -> InstanceSpec {

@@ -151,7 +151,72 @@ async fn one_list_answers_for_several_nodes() {
     world.until("all are initialized", |api| names.iter().all(|name| is_initialized(&api.node(name)))).await;
     let calls = world.cloud.calls();
     assert_eq!(calls.iter().filter(|call| *call == "list").count(), 1, "{calls:?}");
-    assert!(calls.len() < 10, "the last few are asked for alone, and each answer is verified: {calls:?}");
+    assert!(calls.len() < 6, "the last few are asked for alone: {calls:?}");
+}
+
+/// Nodes that wait for their instances, so that one list is asked for.
+async fn waiting(world: &World) {
+    for name in ["w1", "w2", "w3", "w4", "w5"] {
+        world.api.state().put(new_node(name));
+    }
+    world.run(cloud_node());
+    world.until("it is explained", |api| !api.reasons("w5").is_empty()).await;
+    // The next attempts are a while away.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.cloud.calls();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_node_gets_no_failure_from_before_its_change() {
+    let world = World::new(&[]);
+    let down = || Some(Error::new(ErrorKind::Unavailable, "no route"));
+    world.cloud.with(|script| script.list = down());
+    waiting(&world).await;
+    for name in ["w1", "w2"] {
+        world.api.state().change(name, |node| node["metadata"]["annotations"] = json!({"retry": "now"}));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(world.cloud.calls(), ["list"], "{name}");
+    }
+    world.cloud.with(|script| (script.list, script.instances) = (None, vec![instance("w3")]));
+    world.api.state().change("w3", |node| node["metadata"]["annotations"] = json!({"retry": "now"}));
+    let before = tokio::time::Instant::now();
+    world.until("it is initialized", |api| is_initialized(&api.node("w3"))).await;
+    assert!(before.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_node_that_does_not_fit_an_old_list_is_asked_for_alone() {
+    let world = World::new(&["x"]);
+    waiting(&world).await;
+    let change = |name: &str, ip: &str| {
+        world.api.state().change(name, |node| node["metadata"]["annotations"] = json!({PROVIDED_IP: ip}));
+    };
+    // Two instances have its name, and one of them goes.
+    world.cloud.with(|script| script.instances.extend([instance("w1"), instance("w1"), instance("w2")]));
+    change("w1", "10.0.0.1");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.cloud.with(|script| drop(script.instances.remove(1)));
+    world.cloud.with(|script| script.instances[2].addresses[0].address = "10.0.0.2".to_owned());
+    for (name, ip) in [("w1", "10.0.0.1"), ("w2", "10.0.0.2")] {
+        change(name, ip);
+        let before = tokio::time::Instant::now();
+        world.until("it is initialized", |api| is_initialized(&api.node(name))).await;
+        assert!(before.elapsed() < Duration::from_secs(1), "{name}");
+    }
+    assert_eq!(world.cloud.calls().iter().filter(|call| *call == "list").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_failures_share_a_list() {
+    let world = World::new(&[]);
+    for number in 0..1000 {
+        world.api.state().put(new_node(&format!("n{number}")));
+    }
+    world.cloud.with(|script| script.list = Some(Error::new(ErrorKind::Unavailable, "no route")));
+    world.run(cloud_node());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let calls = world.cloud.calls().len();
+    assert!((5..40).contains(&calls), "{calls}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use super::{
     cloud::Script,
     *,
 };
-use crate::guard::Guard;
+use crate::guard::{Clocks, Guard};
 
 /// A world with the nodes `a` and `b`, both not ready, of which only `b` has an instance.
 fn world() -> World {
@@ -121,6 +121,26 @@ async fn a_node_that_is_ready_again_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_is_recreated_or_gets_another_provider_id_begins_the_count_again() {
+    let changes: [fn(&mut Value); 2] =
+        [|node| node["metadata"]["uid"] = "uid-new".into(), |node| node["spec"]["providerID"] = "fake:///new".into()];
+    for change in changes {
+        let (world, mut memory) = (world(), Memory::default());
+        let context = world.context(options(None)).await;
+        passes(&context, &mut memory, 1).await;
+        let mut node = known_node("a", "Unknown");
+        change(&mut node);
+        world.api.state().remove("a");
+        world.api.state().put(node);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        passes(&context, &mut memory, 1).await;
+        assert_eq!(world.api.writes(), [""; 0]);
+        passes(&context, &mut memory, 1).await;
+        assert_eq!(world.api.writes(), ["DELETE a 200"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_in_between_begins_the_count_again() {
     let (world, mut memory) = (world(), Memory::default());
     let context = world.context(options(None)).await;
@@ -206,16 +226,21 @@ async fn a_stopped_instance_taints_its_node_until_it_is_ready() {
     assert_eq!(world.cloud.calls(), [""; 0], "a ready node asks nothing");
 }
 
+/// Before the first list that has an instance, nobody knows which providerIDs are of this cloud.
 #[tokio::test(start_paused = true)]
-async fn an_instance_of_another_account_taints_nothing_and_gives_no_address() {
-    let world = World::new(&["a"]);
-    let other = Error::new(ErrorKind::InvalidCredentials, "the credentials belong to the account \"B\"");
-    world.cloud.with(|script| (script.instances[0].state, script.verify) = (State::Stopped, Some(other)));
-    world.api.state().put(known_node("a", "Unknown"));
-    world.run(options(None));
-    world.until("both controllers explain it", |api| api.reasons("a") == ["AccountChanged", "AccountChanged"]).await;
-    tokio::time::sleep(Duration::from_secs(700)).await;
-    assert_eq!(world.api.writes(), [""; 0]);
+async fn a_node_of_another_cloud_stays_when_the_first_instance_appears() {
+    let (world, mut memory) = (World::new(&[]), Memory::default());
+    let mut other = node("a", "Unknown");
+    other["spec"]["providerID"] = "docker:////a".into();
+    world.api.state().put(other);
+    let context = world.context(options(None)).await;
+    passes(&context, &mut memory, 1).await;
+    // Another controller has just listed the account, which was still empty.
+    context.cloud.list(tokio::time::Instant::now()).await.unwrap();
+    world.cloud.with(|script| script.instances.push(instance("b")));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    passes(&context, &mut memory, 3).await;
+    assert_eq!((world.api.writes(), world.api.reasons("a")), (vec![], vec!["ProviderIDOfOtherCloud".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,7 +285,7 @@ async fn the_guard_keeps_nodes_with_a_reason_and_lets_others_go() {
     }
     let context = world.context(options(Some(figures.clone()))).await;
     let mut memory = Memory::default();
-    memory.guard = Some(Guard::new(&figures, now));
+    memory.guard = Some(Guard::new(&figures, Clocks::read()));
     passes(&context, &mut memory, 2).await;
     assert_eq!(world.api.writes(), [""; 0], "it has just begun to lead");
     assert_eq!(
@@ -268,7 +293,12 @@ async fn the_guard_keeps_nodes_with_a_reason_and_lets_others_go() {
         (vec!["NodeKept".to_owned()], vec!["NodeKept".to_owned()])
     );
 
-    memory.guard = Some(Guard::new(&figures, now.checked_sub(SignedDuration::from_mins(11)).unwrap()));
+    let Clocks { wall, monotonic } = Clocks::read();
+    let since = Clocks {
+        wall: wall.checked_sub(SignedDuration::from_mins(11)).unwrap(),
+        monotonic: monotonic.checked_sub(Duration::from_secs(660)).unwrap(),
+    };
+    memory.guard = Some(Guard::new(&figures, since));
     passes(&context, &mut memory, 1).await;
     assert_eq!(world.api.writes(), ["DELETE a 200"]);
     passes(&context, &mut memory, 3).await;

@@ -97,6 +97,28 @@ fn words_inside_of_a_message_are_no_message() {
 }
 
 #[test]
+fn our_own_lines_show_who_leads_and_whether_the_api_server_was_reached() {
+    const LEASE: &str = "kube-system/cloud-controller-manager";
+    let own = |line: &str| of(&format!("2026-01-02T15:04:05.123456Z  INFO {line}\n"));
+    let waits = own(&format!("waiting for the lease lease=\"{LEASE}\" holder=\"b_1\""));
+    assert_eq!((waits.leads, waits.leads()), (Some(false), false));
+    let leads = own(&format!("acquired the lease lease=\"{LEASE}\" identity=\"a_1\""));
+    assert!(leads.leads() && leads.api_server.is_none());
+    let json = "{\"timestamp\":\"2026-01-02T15:04:05.123456Z\",\"message\":\"acquired the lease\",\"lease\":\"x\"}\n";
+    assert!(of(json).leads());
+    let refused = "ServiceError: client error (Connect): tcp connect error: Connection refused (os error 111)";
+    for (line, is_it) in [
+        (format!("failed to acquire the lease {LEASE}: {refused}"), true),
+        (format!("failed to renew the lease: {refused} lease=\"{LEASE}\""), true),
+        (format!("failed to watch nodes: {refused}"), true),
+        (format!("failed to acquire the lease {LEASE}: leases is forbidden"), false),
+        (format!("failed to open the cloud docker: {refused}"), false),
+    ] {
+        assert_eq!(own(&line).api_server.is_some(), is_it, "{line}");
+    }
+}
+
+#[test]
 fn only_the_api_server_has_its_paths_right_behind_the_host() {
     for (url, is_it) in [
         ("https://10.96.0.1:443/api/v1/nodes", true),
