@@ -78,11 +78,11 @@ impl Drivers {
         let disabled = self.disabled.as_ref().filter(|path| name_of(path) == name).map(|path| {
             format!("; {} is set and not enabled: set ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN to true", path.display())
         });
-        format!(
-            "there is no {what} {name:?}{hint}; the drivers are {}{}",
-            names.join(", "),
-            disabled.unwrap_or_default()
-        )
+        let advice = disabled.or_else(|| {
+            let advice = "; a driver in a program of its own needs --driver PATH@sha256:HEX and --driver-folder FOLDER";
+            self.external.is_none().then(|| advice.to_owned())
+        });
+        format!("there is no {what} {name:?}{hint}; the drivers are {}{}", names.join(", "), advice.unwrap_or_default())
     }
 
     /// Logs which driver runs, of which program, and with which settings, without the secret ones.
@@ -127,9 +127,13 @@ mod tests {
                 "; {path} is set and not enabled: set ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN to true"
             ))
         );
-        assert!(!disabled.unknown("other", &[]).contains(path));
+        assert!(!message.contains("--driver") && !disabled.unknown("other", &[]).contains(path));
         let none = of(&[]).await;
-        assert!(!none.unknown("libvirt", &[]).contains("enabled"));
+        let message = none.unknown("libvirt", &[]);
+        assert!(
+            message.contains("--driver PATH@sha256:HEX and --driver-folder") && !message.contains("enabled"),
+            "{message}"
+        );
         assert!(
             none.unknown("versoin", &["version"])
                 .starts_with("there is no driver or command \"versoin\" (did you mean `version`?)")

@@ -130,6 +130,9 @@ impl Question<'_> {
             Ended::NotStarted(errno) => {
                 Err(format::cannot_start(self.program.path(), &head, std::io::Error::from_raw_os_error(errno)))
             }
+            Ended::TimedOut if matches!(self.call, Call::Describe) => {
+                Err(Problem::SlowDescription { limit: self.limit.unwrap_or_default(), stderr })
+            }
             Ended::TimedOut => Err(Problem::TimedOut { operation, limit: self.limit.unwrap_or_default(), stderr }),
             Ended::TooMuchOutput => Err(Problem::TooMuchOutput { operation, most: MAX_OUTPUT }),
             Ended::TooManyProcesses => Err(Problem::TooManyProcesses { operation, most: MAX_PROCESSES }),

@@ -39,7 +39,19 @@ pub enum Problem {
         /// The folder of drivers.
         folder: PathBuf,
     },
-    /// The file, or the folder of drivers, cannot be opened or read.
+    /// The folder of drivers cannot be read.
+    #[error(
+        "cannot read the folder of drivers {}: {source}; name the folder of the file with --driver-folder, or check the volume that it \
+         comes from",
+        folder.display()
+    )]
+    NoFolder {
+        /// The folder of drivers.
+        folder: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The file, or the folder that it stands in, cannot be opened or read.
     #[error("cannot read {}: {source}; check the path, its permissions, and the volume that it comes from", path.display())]
     Unreadable {
         /// The file or the folder.
@@ -131,6 +143,15 @@ pub enum Problem {
         /// The reason.
         reason: String,
     },
+    /// The program is a library.
+    #[error(
+        "{} is a library and not a program, such as a plugin of cloud-api-adaptor: use a driver in its place",
+        path.display()
+    )]
+    Library {
+        /// The file.
+        path: PathBuf,
+    },
     /// The program is for another processor.
     #[error(
         "{} is a program for {found}, and this machine is {here}: build it for {here}",
@@ -194,6 +215,18 @@ pub enum Problem {
     TimedOut {
         /// The operation.
         operation: &'static str,
+        /// The limit.
+        limit: Duration,
+        /// The end of its standard error.
+        stderr: String,
+    },
+    /// The driver did not describe itself in time.
+    #[error(
+        "describe: the driver has not ended within {limit:?}, which no setting changes, and was stopped: it should answer at once, and \
+         connect to nothing{}",
+        said(stderr)
+    )]
+    SlowDescription {
         /// The limit.
         limit: Duration,
         /// The end of its standard error.
@@ -303,7 +336,7 @@ impl From<Problem> for Error {
             return error;
         }
         let kind = match &problem {
-            Problem::TimedOut { .. } => ErrorKind::Timeout,
+            Problem::TimedOut { .. } | Problem::SlowDescription { .. } => ErrorKind::Timeout,
             Problem::OtherAccount { .. } => ErrorKind::InvalidCredentials,
             _ => ErrorKind::Internal,
         };

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::{pin::Pin, problem::Problem};
 
 pub(crate) mod format;
+mod library;
 
 /// The maximum number of bytes of a driver. It counts against the memory limit of the container for as long as the program runs.
 const MAX_SIZE: u64 = 256 << 20;
@@ -44,6 +45,9 @@ impl Program {
         let digest = digest(&bytes).map_err(|source| Problem::Memory { source })?;
         if digest != pin.digest {
             return Err(Problem::OtherDigest { path, expected: pin.digest.clone(), found: digest });
+        }
+        if library::is_library(&bytes) {
+            return Err(Problem::Library { path });
         }
         Ok(Self { path, digest, bytes })
     }
@@ -83,7 +87,7 @@ fn opened(folder: &Path, path: &Path) -> Result<(File, PathBuf), Problem> {
     let outside = || Problem::OutsideFolder { path: path.to_owned(), folder: folder.to_owned() };
     let name = path.file_name().ok_or_else(outside)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let canonical = folder.canonicalize().map_err(|source| unreadable(folder, source))?;
+    let canonical = folder.canonicalize().map_err(|source| Problem::NoFolder { folder: folder.to_owned(), source })?;
     if parent.canonicalize().map_err(|source| unreadable(parent, source))? != canonical {
         return Err(outside());
     }

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::spawn_blocking;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
+};
 
 use crate::{
     frame::{Ended, Order, Report},
@@ -25,15 +28,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Runs a driver with this input. It has ended, with everything that it has started, when this returns. If the future is dropped it ends
 /// soon after; the runtime does not end before.
 pub(crate) async fn run(program: &Program, limit: Option<Duration>, input: Vec<u8>) -> Result<Report, Problem> {
-    let failed = |reason: String| Problem::Supervisor { reason };
-    let started = async {
+    let done = async {
+        // Whoever has started this program may ignore this signal. Then neither it nor the supervisor would learn how a child has ended.
+        let _children = signal(SignalKind::child())?;
         let order = Order { limit, input }.write()?;
         let bytes = program.fd().try_clone_to_owned()?;
         let (ours, theirs) = UnixStream::pair()?;
         let _interest = Interest(ours.try_clone()?);
         spawn_blocking(move || exchange(bytes, ours, theirs, &order, limit)).await?
     };
-    started.await.map_err(|error: io::Error| failed(error.to_string()))
+    done.await.map_err(|error: io::Error| Problem::Supervisor { reason: error.to_string() })
 }
 
 /// The future that waits for the answer. Without it the socket is closed, which ends the run.

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     fs::Mode,
-    process::{getpid, set_child_subreaper, setsid, umask},
+    process::{Signal, getpid, set_child_subreaper, set_parent_process_death_signal, setsid, umask},
     thread::set_no_new_privs,
 };
 
@@ -44,6 +44,8 @@ fn run() -> io::Result<()> {
     setsid()?;
     // The orphans of the driver become children of this process.
     set_child_subreaper(Some(getpid()))?;
+    // The driver may have stopped this process by the time that the program ends.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
     set_no_new_privs(true)?;
     limits::set()?;
     // What a driver writes may have secrets.

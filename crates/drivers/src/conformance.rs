@@ -111,7 +111,7 @@ pub struct Report {
     /// The result of each check of the plan, in the order of [`CHECKS`].
     #[serde(serialize_with = "rows")]
     pub results: Vec<(&'static Check, Outcome)>,
-    /// The ids of instances of the run that could not be deleted.
+    /// The ids of instances of the run that could not be deleted, or were not seen to go.
     pub left: Vec<String>,
 }
 
@@ -230,9 +230,21 @@ fn is_run_id(text: &str) -> bool {
 }
 
 fn is_of(instance: &Instance, run: &str) -> bool {
-    let has_key = instance.marks.owner.as_ref().is_some_and(|owner| instance_keys(run).contains(owner));
+    has_key(instance, run) && has_label_or_name(instance, run)
+}
+
+/// Whether an instance is one that a run has made, also with a driver that loses the owner, or the label and the name.
+fn may_be_of(instance: &Instance, run: &str) -> bool {
+    has_key(instance, run) || has_label_or_name(instance, run)
+}
+
+fn has_key(instance: &Instance, run: &str) -> bool {
+    instance.marks.owner.as_ref().is_some_and(|owner| instance_keys(run).contains(owner))
+}
+
+fn has_label_or_name(instance: &Instance, run: &str) -> bool {
     let has_label = instance.labels.get(RUN_LABEL).is_some_and(|label| label == run);
-    has_key && (has_label || instance_names(run).contains(&instance.name))
+    has_label || instance_names(run).contains(&instance.name)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //!
 //! - Credentials are verified before anything else. A session is of one account from its beginning to its end.
 //! - What is not allowed is refused before the driver hears of it, and so is what no driver can make.
+//! - An instance without an owner is not changed. It is read before each change.
 //! - A `create` that fails says which instance it has made, also where the driver was not heard to its end.
 //! - Only transient errors are retried. A command inside of an instance is only retried if the cloud refused it for its rate.
 //! - No secret and no user data is in the trace.

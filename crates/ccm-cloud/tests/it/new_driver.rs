@@ -33,7 +33,7 @@ fn a_change_that_breaks_a_new_driver_fails_a_check() {
         ("python", "if wanted and wanted != account[\"id\"]:", "if False:", "I17"),
         ("sh", "and .digest == $arguments.digest)", ")", "I1"),
         ("sh", "[ \"$found\" != gone ]", "[ \"$found\" != gone ] || fail NotFound gone id x", "I2"),
-        ("sh", "$(setting token)\" = \"$token\" ]", "$(setting token)\" != x ]", "I7"),
+        ("sh", "$token\" = \"$right\" ]", "$token\" != x ]", "I7"),
     ] {
         let driver = Driver::new("my-cloud", language);
         driver.edit(from, to);
@@ -69,6 +69,20 @@ fn the_commands_of_the_readme_are_right_and_each_check_passes_that_needs_no_endp
         }
         let cloud: Value = serde_json::from_slice(&fs::read(driver.folder.path().join("cloud.json")).unwrap()).unwrap();
         assert_eq!(cloud["instances"], json!([]), "{language}");
+    }
+}
+
+/// Keys that the script once took for its own words.
+#[test]
+fn an_instance_of_any_key_is_deleted() {
+    let driver = Driver::new("my-cloud", "sh");
+    for key in ["gone", "nobody", "foreign", "-n", "$(exit 1)", "'; exit 1; '"] {
+        let key_flag = format!("--key={key}");
+        let created = driver.run(&["instance-create", "--name", "worker-1", &key_flag, "-o", "json"]);
+        let instance: Value = serde_json::from_str(&created.stdout).unwrap_or_else(|_| panic!("{key}: {created:?}"));
+        let deleted = driver.run(&["instance-delete", instance["id"].as_str().unwrap()]);
+        let left = driver.run(&["instance-list", "-o", "json"]);
+        assert_eq!((deleted.code, left.stdout.trim()), (Some(0), "[]"), "{key}: {deleted:?}");
     }
 }
 

@@ -47,6 +47,13 @@ fn wrong_usage_has_its_exit_code_and_the_help_is_a_success() {
     }
     let line = ccm_cloud(&["fak"]).stderr;
     assert!(line.contains("there is no driver or command \"fak\" (did you mean `fake`?); the drivers are "), "{line}");
+    assert!(line.contains("needs --driver PATH@sha256:HEX and --driver-folder FOLDER"), "{line}");
+    let pin = format!("/somewhere/aws.py@sha256:{}", "0".repeat(64));
+    let line = ccm_cloud(&["--driver", &pin, "aws", "account-show"]).bad(2);
+    assert!(
+        line.contains("cannot read the folder of drivers /cloud-providers") && line.contains("--driver-folder"),
+        "{line}"
+    );
     for words in [&["fake", "--help"][..], &["fake", "instance-list", "--help"], &["fake", "verify", "--help"]] {
         assert!(ccm_cloud(words).good().contains("Exit codes: see ccm-cloud --help"), "{words:?}");
     }

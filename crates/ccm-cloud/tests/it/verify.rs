@@ -1,9 +1,11 @@
 //! The command `verify`.
 
-use ccm_drivers::conformance::CHECKS;
-use serde_json::Value;
+use std::fs;
 
-use crate::Cloud;
+use ccm_drivers::conformance::CHECKS;
+use serde_json::{Value, json};
+
+use crate::{Cloud, external::Driver};
 
 #[test]
 fn the_fake_passes_each_check_and_nothing_is_left() {
@@ -55,4 +57,73 @@ fn credentials_that_are_not_wrong_fail_their_check() {
     assert!(done.code == Some(1) && done.stdout.contains("\n0 passed, 1 failed, 0 not run\n"), "{done:?}");
     let done = cloud.run(&["verify", "--only", "I7", "--wrong", "token=another"]);
     assert!(done.code == Some(0), "{done:?}");
+}
+
+/// A list of instances that has none.
+const LIST: (&str, &str) = (
+    "return {\"instances\": [self.shown(instance) for instance in self.state[\"instances\"] if fits(instance)]}",
+    "return {\"instances\": []}",
+);
+
+#[test]
+fn an_instance_that_the_list_lacks_is_deleted_or_named() {
+    let driver = Driver::new("my-cloud", "python");
+    let state = || fs::read_to_string(driver.folder.path().join("cloud.json")).unwrap();
+    let instances = || serde_json::from_str::<Value>(&state()).unwrap()["instances"].as_array().unwrap().clone();
+    driver.edit(LIST.0, LIST.1);
+    let run = || {
+        let done = driver.run(&["verify", "--only", "I2,I4", "-o", "json"]);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        serde_json::from_str::<Value>(&done.stdout).unwrap()["left"].clone()
+    };
+    assert_eq!((run(), instances()), (json!([]), vec![]));
+
+    // It says that they are deleted, and they are not.
+    driver.edit("self.state[\"instances\"].remove(self.own(id))", "self.own(id)");
+    let left = run();
+    let mut ids: Vec<_> = instances().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect();
+    ids.sort();
+    assert_eq!((left, ids.len()), (json!(ids), 1));
+    let table = driver.run(&["verify", "--only", "I3"]);
+    assert!(table.code == Some(1) && table.stdout.contains("NOT DELETED\n"), "{table:?}");
+
+    // Neither is it seen without its owner.
+    driver.edit("if field != \"digest\"", "if field not in (\"digest\", \"owner\", \"labels\")} | {\"labels\": {}");
+    let table = driver.run(&["verify", "--only", "I1"]);
+    let id = instances().last().unwrap()["id"].as_str().unwrap().to_owned();
+    assert!(table.stdout.contains(&format!("NOT DELETED\n{id}\n")), "{table:?}");
+}
+
+#[test]
+fn an_instance_that_the_list_lacked_and_that_is_gone_is_not_named() {
+    let driver = Driver::new("my-cloud", "python");
+    driver.edit(LIST.0, "raise Failure(\"Internal\", \"no list\")");
+    let done = driver.run(&["verify", "--only", "I3,I4", "-o", "json"]);
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((&report["left"], report["results"].as_array().unwrap().len()), (&json!([]), 2), "{done:?}");
+}
+
+#[test]
+fn a_wrong_answer_to_endpoint_fails_the_checks_that_need_it() {
+    let driver = Driver::new("my-cloud", "python");
+    let counts = |words: &str| {
+        let done = driver.run(&["verify", "--only", "I5,I8,I12"]);
+        assert!(done.stdout.contains(words), "{done:?}");
+        done.code
+    };
+    assert_eq!(counts("\n0 passed, 0 failed, 3 not run\n"), Some(1), "no check has passed");
+    let dispatch = "    if operation == \"describe\":\n";
+    let with = |answer: &str| format!("    if operation == \"endpoint\":\n        {answer}\n{dispatch}");
+    let wrong = with("return {\"endpoint\": \"127.0.0.1\"}");
+    driver.edit(dispatch, &wrong);
+    assert_eq!(counts("\n0 passed, 3 failed, 0 not run\n"), Some(1));
+    let refuses = with("raise Failure(\"NotSupported\", \"a file has none\")");
+    driver.edit(&wrong, &refuses);
+    counts("\n0 passed, 0 failed, 3 not run\n");
+    let half = with(
+        "if \"through\" in arguments: raise Failure(\"Internal\", \"why\")\n        \
+         return {\"endpoint\": {\"tcp\": {\"host\": \"127.0.0.1\", \"port\": 1}}, \"settings\": {}}",
+    );
+    driver.edit(&refuses, &half);
+    counts("\n0 passed, 3 failed, 0 not run\n");
 }

@@ -39,7 +39,8 @@ pub(crate) fn cannot_start(path: &Path, head: &[u8], source: io::Error) -> Probl
 /// The program that `/usr/bin/env` in the first line of a script looks for, if there is such a line.
 pub(crate) fn looked_for(head: &[u8]) -> Option<String> {
     let line = first_line(head)?;
-    let mut words = line.split_whitespace();
+    // Not at the `\r` of a line break of Windows, which is a part of the name.
+    let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
     let is_env = words.next()?.ends_with("/env");
     words.find(|word| !word.starts_with('-')).filter(|_| is_env).map(str::to_owned)
 }
@@ -99,7 +100,8 @@ mod tests {
         assert!(problem(b"#!/bin/sh\r\n").contains(r#"needs "/bin/sh\r""#), "a line break of Windows is seen");
         assert!(problem(&header(1, [62, 0])).contains("the loader of its C library"));
         assert_eq!(looked_for(b"#!/usr/bin/env -S python4 -I\n").as_deref(), Some("python4"));
-        assert_eq!(looked_for(b"#!/usr/bin/env python4").as_deref(), Some("python4"));
+        assert_eq!(looked_for(b"#! /usr/bin/env\t python4").as_deref(), Some("python4"));
+        assert_eq!(looked_for(b"#!/usr/bin/env python4\r\n").as_deref(), Some("python4\r"));
         for head in [&b"#!/bin/sh -e\n"[..], b"#!/usr/bin/env\n", b"", b"#!\n"] {
             assert_eq!(looked_for(head), None, "{head:?}");
         }

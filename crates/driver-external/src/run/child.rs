@@ -58,7 +58,7 @@ impl Supervisor {
             // A driver begins with another session, and no process comes back into one. So what has the session of this process was
             // started by this program for something else.
             let is_own = |id| getsid(Pid::from_raw(id)).is_ok_and(|of| of == session);
-            tree::kill(|id| running.contains(&-1) || is_own(id))
+            tree::kill(|id| running.contains(&id) || is_own(id))
         });
         Ok(status)
     }

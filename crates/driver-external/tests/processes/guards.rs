@@ -21,6 +21,7 @@ crate::tests![
     a_machine_without_executable_memory_is_named,
     one_flipped_byte_is_refused,
     another_architecture_is_named,
+    a_library_is_named,
     a_missing_interpreter_is_named,
     what_the_kernel_cannot_run_is_said,
 ];
@@ -48,10 +49,15 @@ fn a_file_is_taken_only_from_the_folder() {
     let link = other.folder().join("link");
     symlink(lab.folder(), &link).unwrap();
     load(&link, &path).unwrap();
-    for (folder, path) in [(lab.folder(), lab.folder().join("nothing")), (Path::new("/nonexistent"), path)] {
-        let problem = load(folder, path).unwrap_err();
+    for path in [lab.folder().join("nothing"), "/nonexistent/cloud".into()] {
+        let problem = load(lab.folder(), path).unwrap_err();
         assert!(matches!(problem, Problem::Unreadable { .. }), "{problem}");
     }
+    let problem = load(Path::new("/nonexistent"), path).unwrap_err();
+    assert!(
+        matches!(problem, Problem::NoFolder { .. }) && problem.to_string().contains("--driver-folder"),
+        "{problem}"
+    );
 }
 
 fn what_is_no_executable_file_is_refused() {
@@ -149,6 +155,20 @@ fn another_architecture_is_named() {
     assert!(matches!(&problem, Problem::OtherArchitecture { found, .. } if found == "s390x"), "{problem}");
 }
 
+fn a_library_is_named() {
+    let lab = Lab::new();
+    // One of those that this program is linked with. The one with the loader in it runs as a program.
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let Some(path) =
+        maps.lines().find_map(|line| line.find('/').map(|at| &line[at..]).filter(|path| path.contains("libgcc_s.so")))
+    else {
+        println!("not run: this program is static");
+        return;
+    };
+    let problem = lab.load(&lab.file("cloud.so", fs::read(path).unwrap())).unwrap_err();
+    assert!(matches!(problem, Problem::Library { .. }), "{problem}");
+}
+
 fn a_missing_interpreter_is_named() {
     let lab = Lab::new();
     for (line, name) in [
@@ -156,6 +176,7 @@ fn a_missing_interpreter_is_named() {
         ("#!/usr/bin/env python4", "python4"),
         ("#!/usr/bin/env -S python4 -I", "python4"),
         ("#!/bin/sh\r", "/bin/sh\r"),
+        ("#!/usr/bin/env python3\r", "python3\r"),
     ] {
         let problem = lab.problem(&lab.file("cloud", format!("{line}\n")));
         assert!(

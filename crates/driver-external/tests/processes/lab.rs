@@ -135,7 +135,7 @@ pub(crate) fn wait(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 /// The first argument of a program with a driver.
-const PROGRAM: &str = "--use-driver";
+pub(crate) const PROGRAM: &str = "--use-driver";
 
 /// The work of a program with a driver: it lists the regions, and prints their names. `None` if this process is not one.
 pub(crate) fn program(arguments: &[OsString]) -> Option<ExitCode> {

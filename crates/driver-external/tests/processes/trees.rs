@@ -1,10 +1,14 @@
 //! Nothing that a driver has started is left, whatever happens.
 
-use std::{fs, process::Command, time::Duration};
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use ccm_drivers::contract::{DriverType, ErrorKind};
 
-use crate::lab::{ACCOUNT, Lab, count, marker, open, run, start, values, wait};
+use crate::lab::{ACCOUNT, Lab, PROGRAM, count, marker, open, run, start, values, wait};
 
 crate::tests![
     what_is_left_of_a_driver_is_ended,
@@ -14,6 +18,7 @@ crate::tests![
     a_driver_ends_with_its_program,
     a_driver_that_kills_its_supervisor_is_ended_and_nothing_else,
     a_driver_that_stops_its_supervisor_is_ended,
+    a_program_that_was_started_with_children_ignored_has_drivers,
 ];
 
 /// Shell commands that start processes with a marker in several ways, and wait until all of them run.
@@ -106,13 +111,17 @@ fn a_driver_ends_when_nobody_waits_for_it() {
 }
 
 fn a_driver_ends_with_its_program() {
-    let (lab, marker) = (Lab::new(), marker());
-    drop(lab.shell(&format!("# {ACCOUNT}\n{}wait", family(&marker))));
-    let mut program = start(&lab.folder().join("cloud.sh"));
-    wait("the start of the driver", || count(&marker) >= 7);
-    program.kill().unwrap();
-    program.wait().unwrap();
-    wait("the end of the driver", || count(&marker) == 0);
+    for end in ["wait", "kill -STOP $PPID; touch stopped; wait"] {
+        let (lab, marker) = (Lab::new(), marker());
+        let stopped = lab.folder().join("stopped");
+        let end = end.replace("touch stopped", &format!("touch {}", stopped.display()));
+        drop(lab.shell(&format!("# {ACCOUNT}\n{}{end}", family(&marker))));
+        let mut program = start(&lab.folder().join("cloud.sh"));
+        wait("the start of the driver", || count(&marker) >= 7 && (end == "wait" || stopped.exists()));
+        program.kill().unwrap();
+        program.wait().unwrap();
+        wait("the end of the driver", || count(&marker) == 0);
+    }
 }
 
 fn a_driver_that_kills_its_supervisor_is_ended_and_nothing_else() {
@@ -123,7 +132,7 @@ fn a_driver_that_kills_its_supervisor_is_ended_and_nothing_else() {
     let killing = ["kill -KILL $PPID; wait", "setsid kill -KILL $PPID & wait"]
         .map(|end| open(&lab.shell(&(family(&marker) + REGIONS + end)), &[("timeout", "0")]));
     // A process that this program has started for something else.
-    let mut own = Command::new("sleep").arg(&other_marker).spawn().unwrap();
+    let mut own = Command::new("sleep").arg(&other_marker).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     run(async {
         let killers = async {
             while count(&other_marker) < 2 {
@@ -152,4 +161,17 @@ fn a_driver_that_stops_its_supervisor_is_ended() {
     let error = run(open(&lab.shell(&body), &[("timeout", "2s")]).topology().regions()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
     assert_eq!(count(&marker), 0);
+}
+
+fn a_program_that_was_started_with_children_ignored_has_drivers() {
+    let lab = Lab::new();
+    drop(lab.shell(
+        "echo '{\"protocolVersion\":1,\"account\":\"a\",\"result\":{\"regions\":[{\"id\":\"r\",\"name\":\"n\"}]}}'",
+    ));
+    let start =
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])";
+    let mut python = Command::new("python3");
+    python.args(["-c", start]).arg(std::env::current_exe().unwrap()).arg(PROGRAM).arg(lab.folder().join("cloud.sh"));
+    let output = python.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "r=n\n", "{output:?}");
 }

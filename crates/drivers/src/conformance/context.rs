@@ -11,7 +11,7 @@ use std::{
 
 use futures::FutureExt;
 
-use super::{Outcome, Plan, RUN_LABEL, instance_keys, instance_names, of_run, proxy::Proxy};
+use super::{Outcome, Plan, RUN_LABEL, instance_keys, instance_names, is_of, may_be_of, of_run, proxy::Proxy};
 use crate::{
     contract::{Endpoint, Error, ErrorKind, Filter, Instance, InstanceSpec, Result, State},
     error::brief,
@@ -46,8 +46,10 @@ pub(super) type Verdict = std::result::Result<(), Stop>;
 pub(super) struct Context<'a> {
     pub(super) plan: &'a Plan<'a>,
     problems: Mutex<Vec<String>>,
-    /// The ids that were made and are not known to be deleted.
+    /// The ids that were made and were not seen to go.
     made: Mutex<BTreeSet<String>>,
+    /// The ids whose deletion was answered with success.
+    deleted: Mutex<BTreeSet<String>>,
     /// What no result may have: clouds repeat it.
     secrets: Secrets,
 }
@@ -85,6 +87,14 @@ pub(super) fn owned_by(spec: &InstanceSpec) -> Filter {
     Filter { owner: Some(spec.key.clone()), ..Filter::default() }
 }
 
+/// The end of a check that needs the endpoint of a driver. Only a driver that cannot have one passes without it.
+fn not_answered(what: &str, error: &Error) -> Stop {
+    match error.kind {
+        ErrorKind::NotSupported => Stop::NotRun(format!("{what}: {}", shown(error))),
+        _ => Stop::Failed(format!("{what}: expected an answer or NotSupported, seen {}", shown(error))),
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -94,7 +104,7 @@ impl<'a> Context<'a> {
         let Plan { values, wrong_credentials, template, .. } = plan;
         let all = [*values, &template.options].into_iter().chain(wrong_credentials);
         let secrets = Secrets::of(all.flat_map(Values::secrets));
-        Self { plan, problems: Mutex::default(), made: Mutex::default(), secrets }
+        Self { plan, problems: Mutex::default(), made: Mutex::default(), deleted: Mutex::default(), secrets }
     }
 
     /// Replaces secrets in the texts of an outcome.
@@ -222,11 +232,14 @@ impl<'a> Context<'a> {
         if made.marks.owner.as_ref() == Some(&spec.key) && made.name == spec.name {
             return Ok(made);
         }
-        locked(&self.made).remove(&made.id);
+        if !may_be_of(&made, &self.plan.run) {
+            locked(&self.made).remove(&made.id);
+        }
         Err(Stop::Failed(format!(
-            "create: expected the instance {:?} with the owner {:?}, seen {:?} with the owner {:?}",
+            "create: expected the instance {:?} with the owner {:?}, seen {:?}, which has the name {:?} and the owner {:?}",
             spec.name,
             spec.key,
+            brief(&made.id),
             brief(&made.name),
             made.marks.owner
         )))
@@ -254,7 +267,7 @@ impl<'a> Context<'a> {
             Ok(None) => {
                 return Err(Stop::NotRun("with these settings the driver has no endpoint, or several".to_owned()));
             }
-            Err(error) => return Err(Stop::NotRun(format!("endpoint: {}", shown(&error)))),
+            Err(error) => return Err(not_answered("endpoint", &error)),
         };
         let proxy = Proxy::start(&endpoint)
             .await
@@ -275,7 +288,7 @@ impl<'a> Context<'a> {
     /// Returns the values with which the driver connects to another place.
     pub(super) async fn through(&self, values: &Values, endpoint: &Endpoint) -> std::result::Result<Values, Stop> {
         let moved = self.within("through", 1, self.plan.driver.through(values, endpoint)).await;
-        moved.map_err(|error| Stop::NotRun(format!("settings for a proxy at the driver's endpoint: {}", shown(&error))))
+        moved.map_err(|error| not_answered("settings for a proxy at the driver's endpoint", &error))
     }
 
     /// Deletes the instances of the run, waits until they are gone, and returns the ids of those that are left.
@@ -286,15 +299,37 @@ impl<'a> Context<'a> {
         locked(&self.made).clone()
     }
 
+    /// Finds the instances of the run: those of the list, and those that were made and that a wrong list lacks.
+    async fn left(&self, client: &Client<'_>) -> Vec<Instance> {
+        let run = &self.plan.run;
+        let listed = caught(client.list(&Filter::default())).await.ok().and_then(Result::ok).unwrap_or_default();
+        let mut own: Vec<_> = of_run(listed, Some(run)).collect();
+        let mut ids: BTreeSet<_> = own.iter().map(|one| one.id.clone()).collect();
+        let lacking: Vec<_> = locked(&self.made).difference(&ids).cloned().collect();
+        for id in lacking {
+            match caught(client.get(&id)).await {
+                Ok(Err(error)) if error.is_not_found() => continue,
+                // No read has it, and the driver has only the wrong class for that.
+                Ok(Err(_)) if locked(&self.deleted).contains(&id) => continue,
+                Ok(Ok(one)) if one.id == id && !may_be_of(&one, run) => continue,
+                Ok(Ok(one)) if one.id == id && is_of(&one, run) => own.push(one),
+                // It may be there, and nothing shows that it is one of the run.
+                _ => {}
+            }
+            ids.insert(id);
+        }
+        *locked(&self.made) = ids;
+        own
+    }
+
     async fn delete_own(&self) {
         let Ok(client) = self.open(self.plan.values).await else { return };
         if !client.has_instances() {
             return;
         }
         let (mut deletes, begin) = (0, Instant::now());
-        while let Ok(all) = client.list(&Filter::default()).await {
-            let own: Vec<_> = of_run(all, Some(&self.plan.run)).collect();
-            *locked(&self.made) = own.iter().map(|one| one.id.clone()).collect();
+        loop {
+            let own = self.left(&client).await;
             let mut waits = true;
             for one in own.iter().filter(|one| one.state != State::Deleting) {
                 waits = false;

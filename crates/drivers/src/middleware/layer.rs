@@ -1,5 +1,7 @@
 //! Each capability of a driver, with every operation run by [`Calls`].
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use super::calls::{Call, Calls, Limit, without_secrets};
@@ -80,6 +82,16 @@ impl Layer {
         self.inner.instances().ok_or_else(|| lacks(Capability::Instances))
     }
 
+    /// Refuses to change an instance that others have made, also where the driver forgets to look.
+    async fn check_own(&self, operation: &str, id: &str) -> Result<()> {
+        let instance = Instances::get(self, id).await?;
+        if instance.marks.owner.is_some_and(|owner| !owner.is_empty()) {
+            return Ok(());
+        }
+        let message = format!("{operation} {id:?}: it has no {}, so others have made it", Marks::OWNER);
+        Err(self.calls.without_secrets(Error::new(ErrorKind::Forbidden, message)))
+    }
+
     /// Ends the driver, within a limit of its own.
     pub(super) async fn close(&self) -> Result<()> {
         let call = Call { limit: Limit::Close, is_idempotent: false, ..call("close", "") };
@@ -94,7 +106,7 @@ impl Layer {
         }
         let filter = Filter { owner: Some(spec.key.clone()), ..Filter::default() };
         let call = Call { request: Some(&filter), is_idempotent: false, ..call("find made instance", &spec.name) };
-        let listed = self.calls.run(call, || instances.list(&filter)).await;
+        let listed = self.calls.run(call, || listed(instances, &filter)).await;
         // One of another name or cluster was there before.
         let is_made = |one: &Instance| one.marks == spec.marks() && one.name == spec.name;
         let mut made = listed.into_iter().flatten().filter(is_made);
@@ -125,6 +137,21 @@ fn same(what: &str, asked: &str, answered: &str) -> Result<()> {
     }
     let message = format!("the driver was asked for the {what} {asked:?} and answered with {:?}", brief(answered));
     Err(Error::new(ErrorKind::Internal, message))
+}
+
+/// Refuses a list in which an id is empty or stands twice.
+fn distinct<T>(what: &str, all: Vec<T>, id: impl Fn(&T) -> &str) -> Result<Vec<T>> {
+    let mut ids = BTreeSet::new();
+    let Some(wrong) = all.iter().map(id).find(|id| id.is_empty() || !ids.insert(*id)) else { return Ok(all) };
+    let problem = match wrong {
+        "" => "an empty id".to_owned(),
+        twice => format!("the id {:?} twice", brief(twice)),
+    };
+    Err(Error::new(ErrorKind::Internal, format!("the driver answered with a list of {what} that has {problem}")))
+}
+
+async fn listed(instances: &dyn Instances, filter: &Filter) -> Result<Vec<Instance>> {
+    distinct("instances", instances.list(filter).await?, |instance| &instance.id)
 }
 
 /// The maximum number of characters of a key.
@@ -206,11 +233,13 @@ impl Topology for Layer {
     }
 
     async fn regions(&self) -> Result<Vec<Region>> {
-        self.calls.run(call("list regions", ""), || self.inner.topology().regions()).await
+        let list = || async { distinct("regions", self.inner.topology().regions().await?, |region| &region.id) };
+        self.calls.run(call("list regions", ""), list).await
     }
 
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>> {
-        self.calls.run(call("list zones", region.unwrap_or_default()), || self.inner.topology().zones(region)).await
+        let list = || async { distinct("zones", self.inner.topology().zones(region).await?, |zone| &zone.id) };
+        self.calls.run(call("list zones", region.unwrap_or_default()), list).await
     }
 
     async fn region(&self, id: &str) -> Result<Region> {
@@ -235,7 +264,7 @@ impl Instances for Layer {
     async fn list(&self, filter: &Filter) -> Result<Vec<Instance>> {
         let instances = self.instances()?;
         let call = Call { request: Some(filter), ..call("list instances", "") };
-        self.calls.run(call, || instances.list(filter)).await
+        self.calls.run(call, || listed(instances, filter)).await
     }
 
     async fn get(&self, id: &str) -> Result<Instance> {
@@ -277,18 +306,25 @@ impl Instances for Layer {
     async fn delete(&self, id: &str) -> Result<()> {
         let instances = self.instances()?;
         self.change("delete instance", id, Capability::Instances)?;
+        match self.check_own("delete instance", id).await {
+            // The driver may have to remove what was made with it.
+            Err(error) if error.is_not_found() => {}
+            checked => checked?,
+        }
         self.calls.run(call("delete instance", id), || instances.delete(id)).await
     }
 
     async fn start(&self, id: &str) -> Result<()> {
         let instances = self.instances()?;
         self.change("start instance", id, Capability::Instances)?;
+        self.check_own("start instance", id).await?;
         self.calls.run(call("start instance", id), || instances.start(id)).await
     }
 
     async fn stop(&self, id: &str) -> Result<()> {
         let instances = self.instances()?;
         self.change("stop instance", id, Capability::Instances)?;
+        self.check_own("stop instance", id).await?;
         self.calls.run(call("stop instance", id), || instances.stop(id)).await
     }
 }
@@ -302,7 +338,8 @@ impl Inventory for Layer {
     async fn list(&self, kind: ResourceKind, region: Option<&str>) -> Result<Vec<Resource>> {
         let inventory = self.inventory(kind)?;
         let call = Call { request: Some(&region), ..call("list inventory", kind.plural()) };
-        self.calls.run(call, || inventory.list(kind, region)).await
+        let list = || async { distinct(kind.plural(), inventory.list(kind, region).await?, |resource| &resource.id) };
+        self.calls.run(call, list).await
     }
 
     async fn get(&self, kind: ResourceKind, id: &str) -> Result<Resource> {
@@ -329,6 +366,7 @@ impl RunCommand for Layer {
     async fn run(&self, id: &str, command: &[String]) -> Result<CommandOutput> {
         let run_command = self.inner.run_command().ok_or_else(|| lacks(Capability::RunCommand))?;
         self.change("run command in instance", id, Capability::RunCommand)?;
+        self.check_own("run command in instance", id).await?;
         // The words of the command may have secrets, so the trace has none of them.
         let call = Call { limit: Limit::Long, is_idempotent: false, ..call("run command in instance", id) };
         self.calls.run(call, || run_command.run(id, command)).await

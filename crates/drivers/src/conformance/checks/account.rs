@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The settings that only create needs, by the names that drivers give them.
-const OF_CREATE: [&str; 4] = ["image", "network", "networks", "instanceType"];
+const OF_CREATE: [&str; 7] = ["image", "network", "networks", "instanceType", "net", "pool", "volName"];
 
 /// Another value than any that is right.
 const WRONG: &str = "ccm-verify-wrong";

@@ -171,7 +171,7 @@ impl<'c> Client<'c> {
 
     pub(in super::super) async fn delete(&self, id: &str) -> Result<()> {
         self.context.within(Operation::Delete(id.to_owned()), 1, self.instances()?.delete(id)).await?;
-        locked(&self.context.made).remove(id);
+        locked(&self.context.deleted).insert(id.to_owned());
         Ok(())
     }
 

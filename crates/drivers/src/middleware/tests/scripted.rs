@@ -11,6 +11,8 @@ use super::*;
 
 /// What a driver does instead of an answer.
 pub(super) enum Step {
+    /// It answers.
+    Answer,
     Fail(Error),
     Hang,
 }
@@ -25,6 +27,8 @@ pub(super) struct Script {
     pub(super) other: Mutex<Option<Instance>>,
     /// The instances that are listed.
     pub(super) listed: Mutex<Vec<Instance>>,
+    /// Replaces the ids in lists of other things.
+    pub(super) ids: Mutex<Option<Vec<String>>>,
     /// Why the driver cannot be opened.
     pub(super) unopened: Mutex<Option<Error>>,
     /// The setting accountID that the driver was opened with.
@@ -45,11 +49,16 @@ impl Script {
             account: Mutex::new("A".to_owned()),
             other: Mutex::default(),
             listed: Mutex::new(vec![instance("i-1", "n", "elsewhere")]),
+            ids: Mutex::default(),
             unopened: Mutex::default(),
             opened_for: Mutex::default(),
             read_only,
             begin: Instant::now(),
         })
+    }
+
+    fn ids(&self, usual: &str) -> Vec<String> {
+        self.ids.lock().unwrap().clone().unwrap_or_else(|| vec![usual.to_owned()])
     }
 
     /// The names of all calls after the verification of the credentials.
@@ -67,7 +76,7 @@ impl Script {
         self.calls.lock().unwrap().push((format!("{name} {object}").trim_end().to_owned(), time));
         let step = self.steps.lock().unwrap().pop_front();
         match step {
-            None => Ok(()),
+            None | Some(Step::Answer) => Ok(()),
             Some(Step::Fail(error)) => Err(error),
             Some(Step::Hang) => std::future::pending().await,
         }
@@ -149,12 +158,14 @@ impl Topology for Scripted {
 
     async fn regions(&self) -> Result<Vec<Region>> {
         self.0.step("regions", "").await?;
-        Ok(vec![Region { id: "r".to_owned(), name: String::new() }])
+        let region = |id| Region { id, name: String::new() };
+        Ok(self.0.ids("r").into_iter().map(region).collect())
     }
 
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>> {
         self.0.step("zones", region.unwrap_or_default()).await?;
-        Ok(vec![Zone { id: "z".to_owned(), name: String::new(), region: "r".to_owned() }])
+        let zone = |id| Zone { id, name: String::new(), region: "r".to_owned() };
+        Ok(self.0.ids("z").into_iter().map(zone).collect())
     }
 
     async fn region(&self, id: &str) -> Result<Region> {
@@ -228,7 +239,7 @@ impl Inventory for Scripted {
 
     async fn list(&self, kind: ResourceKind, region: Option<&str>) -> Result<Vec<Resource>> {
         self.0.step("list_inventory", &format!("{} {}", kind.word(), region.unwrap_or_default())).await?;
-        Ok(vec![resource("a"), resource("b")])
+        Ok(self.0.ids("a").iter().map(|id| resource(id)).collect())
     }
 
     async fn get(&self, kind: ResourceKind, id: &str) -> Result<Resource> {
