@@ -22,6 +22,8 @@ if [ "${1:-}" != --inside ]; then
 		"$here/run.sh" --inside "$root" "$@"
 fi
 
+# Otherwise this would change the folders of the machine.
+[ "$$" = 1 ] || fail "--inside is only for this script itself"
 root=$2
 shift 2
 libraries=$(echo "$root"/lib/*-linux-gnu)

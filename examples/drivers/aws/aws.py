@@ -17,6 +17,7 @@ import re
 import sys
 import time
 import traceback
+from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Optional
 from urllib.parse import urlsplit, urlunsplit
 
@@ -37,6 +38,10 @@ USER_DATA_BYTES = 16384
 CONNECT_SECONDS, READ_SECONDS = 5, 20
 # How often a key may be used again after its instance was deleted: EC2 remembers client tokens for longer than the instance.
 GENERATIONS = 50
+# A new instance is seen by all of EC2 before this time is over, and a terminated one is seen for longer.
+SEEN_AFTER = timedelta(minutes=15)
+# The role of the machine is that of this machine, and never that of a proxy.
+METADATA = "169.254.169.254,fd00:ec2::254"
 
 SETTINGS = [
     {"name": "region", "type": "text", "required": True, "help": "The region, such as eu-central-1. It is a part of the account's id."},
@@ -153,8 +158,8 @@ CREDENTIALS = {
     "MissingAuthenticationToken", "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException",
 }
 FORBIDDEN = {
-    "AccessDenied", "AccessDeniedException", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "PendingVerification",
-    "UnauthorizedOperation", "VcpuLimitExceeded",
+    "AccessDenied", "AccessDeniedException", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "OperationNotPermitted",
+    "PendingVerification", "UnauthorizedOperation", "VcpuLimitExceeded",
 }
 RATE_LIMITED = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"}
 UNAVAILABLE = {
@@ -164,6 +169,7 @@ UNAVAILABLE = {
 # The beginnings of codes that say that something does not exist or cannot be used, with the field that names it.
 FIELDS = {
     "InvalidAMIID": "image",
+    "TagLimitExceeded": "labels",
     "InvalidInstanceType": "instanceType",
     "InvalidSubnet": "networks",
     "InvalidSecurityGroup": "securityGroups",
@@ -223,24 +229,31 @@ class Cloud:
         self.settings, self.context, self.arguments = request.settings, request.context, request.arguments
         self.region = self.settings["region"]
         # The library reads them from the environment only, as far as exceptions are concerned.
-        for variable, name in (("HTTP_PROXY", "proxy"), ("HTTPS_PROXY", "proxy"), ("NO_PROXY", "noProxy")):
-            if self.context.get(name):
-                os.environ[variable] = self.context[name]
-        session = boto3.session.Session(
-            aws_access_key_id=self.settings.get("accessKeyID"),
-            aws_secret_access_key=self.settings.get("secretAccessKey"),
-            aws_session_token=self.settings.get("sessionToken"),
-            region_name=self.region,
-        )
+        if self.context.get("proxy"):
+            os.environ["HTTP_PROXY"] = os.environ["HTTPS_PROXY"] = self.context["proxy"]
+            os.environ["NO_PROXY"] = ",".join(filter(None, [self.context.get("noProxy"), METADATA]))
+        keys = [self.settings.get(name) for name in ("accessKeyID", "secretAccessKey", "sessionToken")]
+        if any(keys) and not all(keys[:2]):
+            # Otherwise the role of the machine would be used, which may be another account.
+            raise Failure("InvalidCredentials", "accessKeyID and secretAccessKey have to be set both, or none of them")
+        # Messages of boto3 have the URL. A password in it is none of AWS.
+        if re.search("//[^/?#]*@", self.settings.get("endpointURL", "")):
+            raise invalid("endpointURL", "endpointURL has a user: AWS knows access keys only")
+        session = boto3.session.Session(*keys, region_name=self.region)
         # The caller repeats what failed: no attempts of its own.
         config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"total_max_attempts": 1})
         where = {"config": config, "endpoint_url": self.settings.get("endpointURL"), "verify": self.context.get("caBundle")}
-        identity = session.client("sts", **where).get_caller_identity()
+        try:
+            sts, self.ec2 = session.client("sts", **where), session.client("ec2", **where)
+        except botocore.exceptions.InvalidRegionError as error:
+            raise invalid("region", f"AWS: {error}") from None
+        except ValueError:
+            raise invalid("endpointURL", "endpointURL is no URL") from None
+        identity = sts.get_caller_identity()
         # In another region all instances would seem to be gone, so it is another account.
         self.account = f"{text_of(identity, 'Account')}/{self.region}"
         self.caller = text_of(identity, "Arn")
         request.confirm(self.account)
-        self.ec2 = session.client("ec2", **where)
 
     def all(self, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
         """Returns all pages of a list."""
@@ -248,22 +261,24 @@ class Cloud:
         return [item for page in pages for item in list_of(page, key)]
 
     def servers(self, **arguments: Any) -> list[dict[str, Any]]:
-        """Returns instances as EC2 has them, without those that are gone: EC2 shows them for some time."""
+        """Returns instances as EC2 has them. Those that are terminated are gone: EC2 shows them for about an hour."""
         reservations = self.all("describe_instances", "Reservations", **arguments)
-        found = [server for reservation in reservations for server in list_of(reservation, "Instances")]
-        return [server for server in found if state_of(server) != "terminated"]
+        return [server for reservation in reservations for server in list_of(reservation, "Instances")]
 
     def server(self, asked: str) -> dict[str, Any]:
         """Returns the instance of an id."""
         if not re.fullmatch(r"i-[0-9a-f]{8}([0-9a-f]{9})?", asked):
             raise not_found("instance", asked)
         try:
-            found = [server for server in self.servers(InstanceIds=[asked]) if server.get("InstanceId") == asked]
+            found = self.servers(InstanceIds=[asked])
         except botocore.exceptions.ClientError as error:
             if code_of(error) not in ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"):
                 raise
-            found = []
-        if not found:
+            raise not_found("instance", asked) from None
+        # EC2 answers with an error if it does not have it.
+        if len(found) != 1 or found[0].get("InstanceId") != asked:
+            raise Failure("Internal", f"AWS: an answer about something else than {asked}")
+        if state_of(found[0]) == "terminated":
             raise not_found("instance", asked)
         return found[0]
 
@@ -343,7 +358,7 @@ def instance_list(cloud: Cloud) -> dict[str, Any]:
             instance["labels"].get(name) == value for name, value in wanted.get("labels", {}).items()
         )
 
-    instances = [instance_of(cloud, server) for server in cloud.servers()]
+    instances = [instance_of(cloud, server) for server in cloud.servers() if state_of(server) != "terminated"]
     return {"instances": [instance for instance in instances if fits(instance)]}
 
 
@@ -357,25 +372,26 @@ def demand_place(cloud: Cloud) -> None:
 
 
 def instance_show(cloud: Cloud) -> dict[str, Any]:
-    asked = cloud.arguments.get("id")
-    if asked is not None:
-        return {"instance": instance_of(cloud, cloud.server(asked))}
-    provider_id = cloud.arguments.get("providerID", "")
+    if ("id" in cloud.arguments) == ("providerID" in cloud.arguments):
+        raise invalid("arguments", "either id or providerID is needed")
+    if "id" in cloud.arguments:
+        return {"instance": instance_of(cloud, cloud.server(cloud.arguments["id"]))}
+    provider_id = cloud.arguments["providerID"]
     parts = re.fullmatch(r"aws:///([a-z0-9-]+)/(i-[0-9a-f]+)", provider_id)
+    # AWS's own cloud-controller-manager also reads others. A Node with one of them is not gone, and neither is one of another region.
     if parts is None:
-        raise not_found("instance with the providerID", provider_id)
+        raise invalid("providerID", f"{provider_id!r} is not of this driver: it has to be aws:///ZONE/ID")
+    if parts[1] not in cloud.zones():
+        raise invalid("providerID", f"the zone of {provider_id!r} is not in the region {cloud.region!r}")
     try:
         instance = instance_of(cloud, cloud.server(parts[2]))
     except Failure as failure:
         if failure.answer["class"] != "NotFound":
             raise
-        instance = {}
-    if instance.get("providerID") == provider_id:
-        return {"instance": instance}
-    # A Node of another region is not gone because it is not in this one.
-    if parts[1] not in cloud.zones():
-        raise invalid("providerID", f"the zone of {provider_id!r} is not in the region {cloud.region!r}")
-    raise not_found("instance with the providerID", provider_id)
+        raise not_found("instance with the providerID", provider_id) from None
+    if instance["providerID"] != provider_id:
+        raise invalid("providerID", f"{parts[2]} is in the zone {instance['zone']!r}, and not in that of {provider_id!r}")
+    return {"instance": instance}
 
 
 def instance_create(cloud: Cloud) -> dict[str, Any]:
@@ -392,7 +408,7 @@ def check(cloud: Cloud) -> None:
     if len(wanted["name"]) > 255:
         raise invalid("name", "name has to have at most 255 characters")
     for label, value in wanted.get("labels", {}).items():
-        if label.startswith((MARKS, "aws:")) or label == NAME:
+        if label.startswith(MARKS) or label.lower().startswith("aws:") or label == NAME:
             raise invalid("labels", f"the tag {label!r} belongs to the driver or to AWS")
         if not (re.fullmatch(TAG + "{1,128}", label) and re.fullmatch(TAG + "{0,256}", value)):
             raise invalid("labels", f"EC2 takes no tag {label!r} with the value {value!r}")
@@ -406,15 +422,19 @@ def check(cloud: Cloud) -> None:
 def existing(cloud: Cloud) -> Optional[dict[str, Any]]:
     """Returns the instance that an earlier create with the same key has made."""
     wanted = cloud.arguments
-    for server in cloud.servers():
+    servers = [server for server in cloud.servers() if state_of(server) != "terminated"]
+    of_key = [server for server in servers if tags_of(server).get(OWNER) == wanted["key"]]
+    for server in of_key:
         tags = tags_of(server)
-        if tags.get(OWNER) == wanted["key"]:
-            if state_of(server) == "shutting-down":
-                raise Failure("Unavailable", f"the instance {server['InstanceId']} with the same key is still being deleted")
-            if tags.get(SPEC) == wanted.get("digest") and tags.get(NAME) == wanted["name"]:
-                return server
-            raise Failure("AlreadyExists", f"the instance {server['InstanceId']} has the same key, and was made of something else")
-        if tags.get(NAME) == wanted["name"] and state_of(server) != "shutting-down":
+        if state_of(server) == "shutting-down":
+            continue
+        if tags.get(SPEC) == wanted.get("digest") and tags.get(NAME) == wanted["name"]:
+            return server
+        raise Failure("AlreadyExists", f"the instance {server['InstanceId']} has the same key, and was made of something else")
+    if of_key:
+        raise Failure("Unavailable", f"the instance {of_key[0]['InstanceId']} with the same key is still being deleted")
+    for server in servers:
+        if tags_of(server).get(NAME) == wanted["name"] and state_of(server) != "shutting-down":
             raise Failure("AlreadyExists", f"the instance {server['InstanceId']} has the same name, and not the same key")
     return None
 
@@ -430,13 +450,15 @@ def make(cloud: Cloud) -> dict[str, Any]:
         server = made[0]
         try:
             # What it answers with may be the state at the time of the first request with this token.
-            current = cloud.ec2.describe_instances(InstanceIds=[server["InstanceId"]])
-            server = [one for group in list_of(current, "Reservations") for one in list_of(group, "Instances")][0]
+            shown = cloud.servers(InstanceIds=[server["InstanceId"]])
+            server = shown[0] if shown else server
         except botocore.exceptions.ClientError as error:
-            # A new instance may take seconds to be seen.
             if code_of(error) != "InvalidInstanceID.NotFound":
                 raise after(failure_of(error), server) from None
-        except (*ERRORS, IndexError) as error:
+            # A new instance may take seconds to be seen. An old one is gone: EC2 remembers its token for longer.
+            if server["LaunchTime"] < datetime.now(timezone.utc) - SEEN_AFTER:
+                continue
+        except ERRORS as error:
             raise after(failure_of(error), server) from None
         if state_of(server) not in ("shutting-down", "terminated"):
             return server

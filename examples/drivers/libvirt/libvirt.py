@@ -22,7 +22,7 @@ import xml.etree.ElementTree as ET
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import Any, Callable, Iterator, Optional
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.sax.saxutils import escape, quoteattr
 
 import libvirt
@@ -34,6 +34,9 @@ REGION, ZONE = "default", "default-a"
 NAMESPACE, PREFIX = "https://ccm-operator.dev/libvirt/1", "ccm"
 MARKS = "ccm-operator.dev/"
 SOCKET = "/var/run/libvirt/libvirt-sock"
+# How libvirt is reached. Its transport "ext" is left out: it is a program that the URI names.
+SCHEMES = {"qemu", "qemu+unix", "qemu+ssh", "qemu+libssh", "qemu+libssh2", "qemu+tls", "qemu+tcp"}
+DELETED = "the instance was deleted while it was being made: create it again"
 # How long another create of the same instance may go on before this one finishes it.
 OTHER_CREATE_SECONDS = 5
 # How long a guest may take to shut down before it is powered off.
@@ -225,14 +228,24 @@ class Host:
 def parsed_uri(settings: dict[str, str]) -> Any:
     """Returns the URI of the settings. Only the system daemon of QEMU is the account that its host is: the daemon of each user has
     domains of its own, and the same UUID of the host."""
-    uri = urlsplit(settings.get("uri", ""))
-    if uri.scheme.split("+")[0] != "qemu" or uri.path != "/system":
+    try:
+        uri = urlsplit(settings.get("uri", ""))
+    except ValueError:
+        raise invalid("uri", "uri is no URI") from None
+    if uri.scheme not in SCHEMES or uri.path != "/system":
         raise invalid("uri", "uri has to be of the system daemon of QEMU, such as qemu:///system")
+    # libvirt separates parameters by both characters, and ignores the case of their names.
+    if any(unquote(one.partition("=")[0]).lower() == "command" for one in re.split("[&;]", uri.query)):
+        raise invalid("uri", "uri must not have the parameter command: it names a program, which no digest pins")
     return uri
 
 
 def is_uuid(text: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None
+
+
+def is_of_instance(volume_name: str) -> bool:
+    return is_uuid(volume_name[:36])
 
 
 class Machine:
@@ -251,13 +264,22 @@ class Machine:
             marks = json.loads(text)
         except ValueError:
             marks = {}
-        self.marks: dict[str, Any] = marks if isinstance(marks, dict) else {}
+        # A copy of a domain has its metadata, and another UUID: others have made it.
+        self.marks: dict[str, Any] = marks if isinstance(marks, dict) and marks.get("id") == self.id else {}
+
+    def write(self) -> None:
+        """Writes the metadata, where the domain runs and where it is defined."""
+        flags = libvirt.VIR_DOMAIN_AFFECT_LIVE if self.domain.isActive() else 0
+        flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG if self.domain.isPersistent() else 0
+        self.domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, marks_xml(self.marks), PREFIX, NAMESPACE, flags)
 
     def is_unfinished(self) -> bool:
         return self.marks.get("owner") is not None and not self.marks.get("complete")
 
     def state(self) -> str:
         state, reason = self.domain.state()
+        if self.marks.get("deleting"):
+            return "deleting"
         if state == libvirt.VIR_DOMAIN_PAUSED and reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP:
             return "pending"
         if state in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED):
@@ -345,17 +367,19 @@ def asked_for(host: Host) -> str:
 
 def machine_of(host: Host) -> Machine:
     """Returns the domain that an operation is about."""
+    if ("id" in host.arguments) == ("providerID" in host.arguments):
+        raise invalid("arguments", "either id or providerID is needed")
     asked = asked_for(host)
-    given = host.arguments.get("id")
-    if given is None:
-        scheme, _, given = asked.partition("libvirt:///")
-        if scheme or not is_uuid(given):
-            raise not_found("instance with the providerID", asked)
-        try:
-            return Machine(host.domain(given))
-        except Failure:
-            raise not_found("instance with the providerID", asked) from None
-    return Machine(host.domain(given))
+    if "id" in host.arguments:
+        return Machine(host.domain(asked))
+    scheme, _, identity = asked.partition("libvirt:///")
+    if scheme or not is_uuid(identity):
+        # A Node that others have named is not gone.
+        raise invalid("providerID", f"{asked!r} is not of this driver: it has to be libvirt:///UUID")
+    try:
+        return Machine(host.domain(identity))
+    except Failure:
+        raise not_found("instance with the providerID", asked) from None
 
 
 def instance_show(host: Host) -> dict[str, Any]:
@@ -373,11 +397,20 @@ def instance_create(host: Host) -> dict[str, Any]:
             if machine.is_unfinished():
                 finish(host, machine, wanted, is_mine)
             return {"instance": machine.instance()}
-        except libvirt.libvirtError as error:
-            if not has_code(error, libvirt.VIR_ERR_NO_DOMAIN):
+        except libvirt.libvirtError:
+            if not is_gone(host, machine):
                 raise
+            # What was made after the delete would be left.
             delete_volumes(host, machine)
-    raise Failure("Unavailable", "the instance was deleted while it was being made: create it again")
+            raise Failure("Unavailable", DELETED) from None
+
+
+def is_gone(host: Host, machine: Machine) -> bool:
+    try:
+        host.domain(machine.id)
+    except Failure:
+        return True
+    return False
 
 
 @contextmanager
@@ -386,7 +419,7 @@ def made(identity: str) -> Iterator[None]:
     try:
         yield
     except libvirt.libvirtError as error:
-        failure = failure_of(error)
+        failure = Failure("Unavailable", DELETED) if has_code(error, libvirt.VIR_ERR_NO_DOMAIN) else failure_of(error)
         failure.answer["instance"] = identity
         raise failure from None
     except Failure as failure:
@@ -407,6 +440,12 @@ def check(wanted: dict[str, Any]) -> None:
     for label in wanted.get("labels", {}):
         if label.startswith(MARKS):
             raise invalid("labels", f"labels that begin with {MARKS} belong to the driver")
+    if is_of_instance(wanted.get("image", "")):
+        raise invalid("image", f"{wanted['image']!r} is a disk of an instance")
+    try:
+        base64.b64decode(wanted.get("userData", ""), validate=True)
+    except ValueError:
+        raise invalid("userData", "userData is not base64") from None
     for name in ("cpus", "memory"):
         if not re.fullmatch(r"[1-9][0-9]{0,8}", option(wanted, name)):
             raise invalid(name, f"{name} has to be a number that is not 0")
@@ -419,15 +458,18 @@ def option(wanted: dict[str, Any], name: str) -> str:
 
 def existing(host: Host, wanted: dict[str, Any]) -> Optional[Machine]:
     """Returns the domain that an earlier create with the same key has made."""
-    for machine in host.domains():
-        has_key = machine.marks.get("owner") == wanted["key"]
-        if has_key and machine.name == wanted["name"] and machine.marks.get("spec") == wanted.get("digest"):
-            return machine
-        if has_key:
-            raise Failure("AlreadyExists", f"the instance {machine.name!r} has the same key, and was made of something else")
-        if machine.name == wanted["name"]:
-            raise Failure("AlreadyExists", f"there is a domain {machine.name!r} with another key")
-    return None
+    machines = host.domains()
+    of_key = [machine for machine in machines if machine.marks.get("owner") == wanted["key"]]
+    same = [one for one in of_key if one.name == wanted["name"] and one.marks.get("spec") == wanted.get("digest")]
+    # Names are unique on a host, and keys are not: two creates with one key and two names may both have begun.
+    for other in of_key:
+        if other not in same and (not same or same[0].is_unfinished()):
+            raise Failure("AlreadyExists", f"the instance {other.name!r} has the same key, and was made of something else")
+    if same and same[0].marks.get("deleting"):
+        raise Failure("Unavailable", f"the instance {same[0].id!r} with the same key is being deleted: delete it again")
+    if not same and any(machine.name == wanted["name"] for machine in machines):
+        raise Failure("AlreadyExists", f"there is a domain {wanted['name']!r} with another key")
+    return same[0] if same else None
 
 
 def claim(host: Host, wanted: dict[str, Any]) -> tuple[Machine, bool]:
@@ -439,6 +481,7 @@ def claim(host: Host, wanted: dict[str, Any]) -> tuple[Machine, bool]:
     for network in networks:
         wanted_of(lambda name=network: host.connection.networkLookupByName(name), "networks", network)
     marks = {
+        "id": str(uuid.uuid4()),
         "owner": wanted["key"],
         "cluster": wanted.get("cluster", ""),
         "spec": wanted.get("digest"),
@@ -456,14 +499,14 @@ def claim(host: Host, wanted: dict[str, Any]) -> tuple[Machine, bool]:
         if first is None:
             raise
         return first, False
-    with made(domain.UUIDString()):
+    with made(marks["id"]):
         machine = Machine(domain)
-        # The name was free, and another create may have used the key for another name just now.
-        rivals = [one.name for one in host.domains() if one.marks.get("owner") == wanted["key"] and one.id != machine.id]
-        if rivals:
+        try:
+            # The name was free, and another create may have used the key for another name just now.
+            existing(host, wanted)
+        except Failure:
             domain.undefine()
-    if rivals:
-        raise Failure("AlreadyExists", f"the instance {rivals[0]!r} has the same key, and was made of something else")
+            raise
     return machine, True
 
 
@@ -478,7 +521,7 @@ def wanted_of(look_up: Callable[[], Any], field: str, name: str) -> Any:
 
 
 def domain_xml(host: Host, wanted: dict[str, Any], marks: dict[str, Any], networks: list[str]) -> str:
-    identity = str(uuid.uuid4())
+    identity = marks["id"]
     architecture = host.capabilities.findtext("host/cpu/arch") or ""
     guests = host.capabilities.findall(f"guest/arch[@name='{architecture}']/domain")
     has_kvm = any(guest.get("type") == "kvm" for guest in guests)
@@ -536,9 +579,7 @@ def finish(host: Host, machine: Machine, wanted: dict[str, Any], is_mine: bool) 
         make_volumes(host, machine, wanted)
         start(machine)
     machine.marks["complete"] = True
-    both = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
-    element = libvirt.VIR_DOMAIN_METADATA_ELEMENT
-    machine.domain.setMetadata(element, marks_xml(machine.marks), PREFIX, NAMESPACE, both)
+    machine.write()
 
 
 def make_volumes(host: Host, machine: Machine, wanted: dict[str, Any]) -> None:
@@ -619,9 +660,14 @@ def iso9660(label: str, files: dict[str, bytes]) -> bytes:
 def instance_start(host: Host) -> dict[str, Any]:
     machine = machine_of(host)
     machine.demand_owner()
+    if machine.marks.get("deleting"):
+        raise invalid("id", f"{machine.name!r} is being deleted: delete it again")
     if machine.is_unfinished() and not machine.domain.isActive():
         raise invalid("id", f"the creation of {machine.name!r} has not finished: create it again")
     start(machine)
+    state, reason = machine.domain.state()
+    if state == libvirt.VIR_DOMAIN_PAUSED and reason != libvirt.VIR_DOMAIN_PAUSED_STARTING_UP:
+        machine.domain.resume()
     return {}
 
 
@@ -640,15 +686,16 @@ def instance_stop(host: Host) -> dict[str, Any]:
     limit = host.context.get("timeoutSeconds") or 0
     end = time.monotonic() + (min(SHUTDOWN_SECONDS, limit / 2) if limit else SHUTDOWN_SECONDS)
     try:
-        if machine.domain.isActive():
-            machine.domain.shutdown()
-        while machine.domain.isActive():
-            if time.monotonic() > end:
-                power_off(machine)
-            time.sleep(0.25)
+        machine.domain.shutdown()
     except libvirt.libvirtError as error:
-        if not has_code(error, libvirt.VIR_ERR_OPERATION_INVALID) or machine.domain.isActive():
+        if not has_code(error, libvirt.VIR_ERR_OPERATION_INVALID):
             raise
+        # It has stopped, or is paused: then there is nobody to ask.
+        end = time.monotonic()
+    while machine.domain.isActive():
+        if time.monotonic() >= end:
+            power_off(machine)
+        time.sleep(0.25)
     return {}
 
 
@@ -662,18 +709,21 @@ def power_off(machine: Machine) -> None:
 
 
 def instance_delete(host: Host) -> dict[str, Any]:
-    """Deletes the volumes before the domain, whose metadata says which ones they are."""
+    """Deletes the volumes before the domain, whose metadata says which ones they are. Repeats it until the domain is gone: a create
+    that has not finished may start it, and then it runs on without its definition."""
     try:
-        machine = machine_of(host)
-        machine.demand_owner()
-        power_off(machine)
-        delete_volumes(host, machine)
-        machine.domain.undefineFlags(
-            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-            | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-            | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-            | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
-        )
+        while True:
+            machine = machine_of(host)
+            machine.demand_owner()
+            mark_deleting(machine)
+            power_off(machine)
+            delete_volumes(host, machine)
+            machine.domain.undefineFlags(
+                libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+                | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+                | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+                | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+            )
     except libvirt.libvirtError as error:
         if not has_code(error, libvirt.VIR_ERR_NO_DOMAIN):
             raise
@@ -681,6 +731,17 @@ def instance_delete(host: Host) -> dict[str, Any]:
         if failure.answer["class"] != "NotFound":
             raise
     return {}
+
+
+def mark_deleting(machine: Machine) -> None:
+    """Shows that an instance has lost its volumes, if the delete is interrupted. A full disk, which may be the reason for the delete,
+    does not prevent it."""
+    machine.marks["deleting"] = True
+    try:
+        machine.write()
+    except libvirt.libvirtError as error:
+        if has_code(error, libvirt.VIR_ERR_NO_DOMAIN):
+            raise
 
 
 def delete_volumes(host: Host, machine: Machine) -> None:
@@ -784,7 +845,7 @@ def image_list(host: Host) -> dict[str, Any]:
     demand_region(host)
     name = host.settings["pool"]
     pool = wanted_of(lambda: host.connection.storagePoolLookupByName(name), "pool", name)
-    volumes = [one for one in pool.listAllVolumes() if not is_uuid(one.name()[:36])]
+    volumes = [one for one in pool.listAllVolumes() if not is_of_instance(one.name())]
     return {"resources": [resource(one.key(), one.name(), pool=name) for one in volumes]}
 
 

@@ -56,8 +56,10 @@ change() {
 
 # Connects with the settings, and learns whose credentials they are. With wrong ones everything is InvalidCredentials, and never
 # NotFound or an empty list. A client of a real cloud has to heed what is in .context: timeoutSeconds, proxy, noProxy, caBundle.
+# Never give a secret to a program as an argument, which every process can read: curl takes headers from its standard input with
+# --header @-, and jq a value from a file with --rawfile.
 log_in() {
-    file=$(setting file)
+    texts "$request" file .settings.file token .settings.token
     case $file in /*) ;; *) fail InvalidArgument "$file is no whole path: it has to begin with /" field file ;; esac
     [ -d "${file%/*}/" ] || fail InvalidArgument "${file%/*} is no folder" field file
     # Several operations may run at once. The lock ends with the process.
@@ -67,16 +69,17 @@ log_in() {
         jq -n --arg id "a-$(random)" '{account: {id: $id, token: "change-me"}, next: 1, instances: []}' >"$file.new"
         mv "$file.new" "$file"
     fi
-    token=$(cloud -r .account.token)
-    [ "$(setting token)" = "$token" ] || fail InvalidCredentials "the token is wrong"
-    account=$(cloud -r .account.id)
+    texts "$(cat "$file")" right .account.token id .account.id
+    [ "$token" = "$right" ] || fail InvalidCredentials "the token is wrong"
+    account=$id
 }
 
 account_show() { succeed "$(cloud '{id: .account.id, name: "the file", subAccounts: []}')"; }
 
 verify_settings() {
-    exists image "$(setting image)" "debian fedora"
-    exists instanceType "$(setting instanceType)" "small large"
+    texts "$request" image .settings.image type .settings.instanceType
+    exists image "$image" "debian fedora"
+    exists instanceType "$type" "small large"
     succeed '{}'
 }
 
@@ -90,8 +93,9 @@ exists() {
 
 # Fails if the region or the zone of the arguments does not exist: an empty list would look as if all instances were gone.
 check_place() {
-    exists region "$(argument region north)" north
-    exists zone "$(argument zone north-1)" north-1
+    texts "$arguments" region .region zone .zone
+    exists region "${region:-north}" north
+    exists zone "${zone:-north-1}" north-1
 }
 
 region_list() { succeed '{"regions": [{"id": "north", "name": "North"}]}'; }
@@ -113,18 +117,18 @@ instance_list() {
 
 # NotFound is the only error that may lead to a deletion: the right account was asked, and does not have it.
 instance_show() {
-    by=$(printf '%s' "$arguments" | jq -r 'keys | join(" ")')
+    texts "$arguments" by 'keys | join(" ")' id '.id // .providerID'
     case $by in id | providerID) ;; *) fail InvalidArgument "either id or providerID is needed" field arguments ;; esac
     found=$(cloud -c --arg by "$by" '[.instances[] | select(.[$by] == $arguments[$by]) | del(.digest)]')
-    [ "$found" != '[]' ] || fail NotFound "there is no instance $(argument "$by" '')" id "$(argument "$by" '')"
+    [ "$found" != '[]' ] || fail NotFound "there is no instance $id" id "$id"
     succeed "$(printf '%s' "$found" | jq '{instance: .[0]}')"
 }
 
 # Makes one instance for a key. The same key and digest again return it; it may be repeated after any failure.
 instance_create() {
-    key=$(argument key '') wanted=$(argument name '')
+    texts "$arguments" key .key called .name image .image type .instanceType
     [ -n "$key" ] || fail InvalidArgument "it is empty" field key
-    [ -n "$wanted" ] || fail InvalidArgument "it is empty" field name
+    [ -n "$called" ] || fail InvalidArgument "it is empty" field name
     printf '%s' "$arguments" | jq -e '.labels // {} | all(keys[]; startswith("ccm-operator.dev/") | not)' >/dev/null ||
         fail InvalidArgument "labels that begin with ccm-operator.dev/ are the driver's own" field labels
     printf '%s' "$arguments" | jq -e '.options // {} == {}' >/dev/null ||
@@ -136,14 +140,15 @@ instance_create() {
     found=$(cloud -c '[.instances[] | select(.owner == $arguments.key and .digest == $arguments.digest) | del(.digest)]')
     [ "$found" = '[]' ] || succeed "$(printf '%s' "$found" | jq '{instance: .[0]}')"
     cloud -e 'any(.instances[]; .owner == $arguments.key or .name == $arguments.name)' >/dev/null &&
-        fail AlreadyExists "there is an instance with this key or the name $wanted"
+        fail AlreadyExists "there is an instance with this key or the name $called"
 
     check_place
-    image=$(argument image "$(setting image)") type=$(argument instanceType "$(setting instanceType)")
+    texts "$request" default_image .settings.image default_type .settings.instanceType
+    image=${image:-$default_image} type=${type:-$default_type}
     exists image "$image" "debian fedora"
     exists instanceType "$type" "small large"
-    # .arguments.userData is the base64 of what the instance reads at its first start: ask -r .arguments.userData | base64 -d. Give
-    # it to the cloud, and write it nowhere. A real cloud keeps owner, cluster and digest with the instance, as the tags
+    # What the instance reads at its first start is: printf '%s' "$request" | jq -r '.arguments.userData // ""' | base64 -d. Give it
+    # to the cloud, and write it nowhere. A real cloud keeps owner, cluster and digest with the instance, as the tags
     # ccm-operator.dev/owner, /cluster and /spec. The same request that makes the instance has to set them: what has no owner is
     # never deleted. A call that fails after something was made: fail Unavailable "..." instance "$id", so that it is not lost.
     id=i-$(random)
@@ -162,8 +167,9 @@ instance_create() {
 
 # Fails if others have made the instance. Returns 1 if it is gone.
 owned() {
-    found=$(cloud -r '[.instances[] | select(.id == $arguments.id) | .owner // "nobody"][0] // "gone"')
-    [ "$found" != nobody ] || fail Forbidden "others have made the instance $(argument id '')"
+    texts "$arguments" id .id
+    found=$(cloud -r '[.instances[] | select(.id == $arguments.id) | if has("owner") then "own" else "foreign" end][0] // "gone"')
+    [ "$found" != foreign ] || fail Forbidden "others have made the instance $id"
     [ "$found" != gone ]
 }
 
@@ -175,7 +181,7 @@ instance_delete() {
 
 # Changes the state. A stopped instance exists: instance-show has it, with the state stopped.
 set_state() {
-    owned || fail NotFound "there is no instance $(argument id '')" id "$(argument id '')"
+    owned || fail NotFound "there is no instance $id" id "$id"
     change --arg state "$1" '.instances |= map(if .id == $arguments.id then .state = $state else . end)'
     succeed '{}'
 }
@@ -187,18 +193,25 @@ instance_stop() { set_state stopped; }
 
 random() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
-# Reads the request, the value of a setting, or that of an argument with a default for an empty one.
-ask() { printf '%s' "$request" | jq "$@"; }
-setting() { ask -r --arg name "$1" '.settings[$name] // ""'; }
-argument() {
-    printf '%s' "$arguments" | jq -r --arg name "$1" --arg default "$2" '.[$name] // "" | if . == "" then $default else . end'
+# Sets variables of the shell to texts of one JSON value: pairs of a name and a path of jq. Missing ones are empty. One jq reads
+# them all, because each is a process; @sh quotes them.
+texts() {
+    json=$1 program='""'
+    shift
+    while [ "$#" -gt 0 ]; do
+        program="$program + @sh \" $1=\\($2 // \"\" | tostring)\""
+        shift 2
+    done
+    assignments=$(printf '%s' "$json" | jq -rs "if length == 1 then .[0] | $program else error(\"this is not one value\") end") || exit 1
+    eval "$assignments"
 }
 
 request=$(cat)
-[ "$(ask -r type)" = object ] || exit 1 # It is no request: the class Internal.
-version=$(ask .protocolVersion)
+# What is no object is no request, and ends with jq: the class Internal.
+texts "$request" kind type version '.protocolVersion | tojson' operation .operation wanted .context.accountID \
+    read_only .context.readOnly
+[ "$kind" = object ] || exit 1
 [ "$version" = 1 ] || fail NotSupported "this driver has version 1 of the protocol only"
-operation=$(ask -r '.operation // ""')
 needed='[]' others='[]' changes=
 case $operation in
 describe | endpoint | account-show | verify-settings | region-list) ;;
@@ -213,16 +226,15 @@ instance-delete | instance-start | instance-stop) needed='["id"]' changes=yes ;;
 *) fail NotSupported "there is no operation $operation" ;;
 esac
 
-# A field that is not understood may change the meaning of a request.
-wrong=$(ask -r --argjson needed "$needed" --argjson others "$others" '
-    [
+# A field that is not understood may change the meaning of a request. Without user data, which may be longer than an argument of a
+# program may be, the arguments are kept for cloud.
+texts "$request" wrong '[
         (keys - ["protocolVersion", "operation", "context", "settings", "arguments"])[],
         (.context // {} | keys - ["accountID", "timeoutSeconds", "readOnly", "proxy", "noProxy", "caBundle"])[],
         (.settings // {} | keys - ["file", "token", "image", "instanceType"])[],
-        (.arguments // {} | keys - $needed - $others)[]
-    ][0] // ""')
+        (.arguments // {} | keys - '"$needed - $others"')[]
+    ][0]' missing "$needed - (.arguments // {} | keys) | .[0]" arguments '.arguments // {} | del(.userData) | tojson'
 [ -z "$wrong" ] || fail InvalidArgument "the request has a field $wrong, which this driver does not know" field "$wrong"
-missing=$(ask -r --argjson needed "$needed" '$needed - (.arguments // {} | keys) | .[0] // ""')
 [ -z "$missing" ] || fail InvalidArgument "$operation needs it" field "$missing"
 
 case $operation in
@@ -231,11 +243,8 @@ describe) describe ;;
 endpoint) fail NotSupported "a file has no endpoint" ;;
 esac
 
-# User data may be longer than an argument of a program.
-arguments=$(ask -c '.arguments // {} | del(.userData)')
 log_in
-wanted=$(ask -r '.context.accountID // ""')
 [ -z "$wanted" ] || [ "$wanted" = "$account" ] ||
     fail InvalidCredentials "the token is of the account $account, not of $wanted"
-[ -z "$changes" ] || [ "$(ask .context.readOnly)" != true ] || fail ReadOnly "the setting readOnly is true"
+[ -z "$changes" ] || [ "$read_only" != true ] || fail ReadOnly "the setting readOnly is true"
 "$(printf %s "$operation" | tr - _)"

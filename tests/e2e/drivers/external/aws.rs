@@ -17,6 +17,7 @@ use tokio::{
 
 use super::{not_run, owns_the_engine, pinned, published, report_of};
 use crate::{
+    docker::run,
     image::ccm_cloud,
     support::{
         artifacts,
@@ -63,6 +64,14 @@ async fn the_driver_for_aws_passes_the_checks_that_moto_can_show() -> Result<()>
     let packages = fs::read_to_string(repository().join("hack/e2e/moto.in"))?;
     let version = packages.lines().find_map(|line| line.strip_prefix("moto[ec2]==")).context("no version of moto")?;
     published(&format!("AWS EC2, as moto {version} answers"), &report)
+}
+
+#[tokio::test]
+#[ignore = "installs boto3: make e2e-all"]
+async fn the_driver_for_aws_understands_answers_that_moto_does_not_give() -> Result<()> {
+    let external = repository().join("tests/e2e/drivers/external/eventual.py");
+    let mut script = Command::new(artifacts::moto().await?);
+    run(script.args(["-I", "-B"]).arg(external).arg(repository().join("examples/drivers/aws/aws.py"))).map(drop)
 }
 
 /// How many instances moto makes for two requests with one client token.
