@@ -310,7 +310,7 @@ impl<'a> Context<'a> {
             match caught(client.get(&id)).await {
                 Ok(Err(error)) if error.is_not_found() => continue,
                 // No read has it, and the driver has only the wrong class for that.
-                Ok(Err(_)) if locked(&self.deleted).contains(&id) => continue,
+                Ok(Err(error)) if !error.kind.is_transient() && locked(&self.deleted).contains(&id) => continue,
                 Ok(Ok(one)) if one.id == id && !may_be_of(&one, run) => continue,
                 Ok(Ok(one)) if one.id == id && is_of(&one, run) => own.push(one),
                 // It may be there, and nothing shows that it is one of the run.
