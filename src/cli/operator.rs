@@ -40,6 +40,7 @@ use crate::{
         lease::{Election, Lost, Timings},
         review::{self, Reviewer},
         serving::Serving,
+        signals::StopSignals,
     },
     provider::external::{ExternalProvider, Pinning, read::ExternalProviders},
     version::{COMMIT, VERSION},
@@ -295,25 +296,6 @@ impl<'a> ProcessSettings<'a> {
         let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), suites, metrics.serving.clone())?);
         let routes = review::routes(move || metrics.text(), Reviewer::new(client.clone()));
         Ok(Some(http::serve(listener, routes, Some(serving))))
-    }
-}
-
-/// The signals that stop the process.
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }
 

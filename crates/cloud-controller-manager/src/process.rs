@@ -4,7 +4,6 @@ use std::{
     convert::Infallible,
     env,
     ffi::OsString,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -28,6 +27,7 @@ use ccm_kit::{
         identity,
         leadership::{Authority, Deadline, Leadership, Now},
         lease::{Election, LEASE, Lost},
+        signals::StopSignals,
     },
 };
 use futures::{FutureExt, future::OptionFuture};
@@ -352,25 +352,6 @@ async fn log_state_on_request(mut requested: Signal, readiness: Readiness, in_fl
         info!("in flight: {}", if operations.is_empty() { "nothing" } else { "operations of the driver" });
         for operation in operations {
             info!("  {operation}");
-        }
-    }
-}
-
-/// The signals that stop the process.
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
         }
     }
 }

@@ -11,3 +11,4 @@ pub mod logs;
 pub mod peer;
 pub mod review;
 pub mod serving;
+pub mod signals;
