@@ -184,3 +184,17 @@ fn nothing_is_overwritten_and_a_name_has_to_be_free() {
     let mode = fs::metadata(parent.path().join("my-cloud/my-cloud.py")).unwrap().permissions().mode();
     assert!(mode & 0o100 != 0 && mode & 0o022 == 0, "{mode:o}");
 }
+
+/// A driver is one file, so that each Python example has the protocol itself: a change of one belongs in the other.
+#[test]
+fn the_examples_in_python_read_the_protocol_alike() {
+    let protocol = |example: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/drivers").join(example);
+        let text = fs::read_to_string(file).unwrap();
+        let (_, rest) = text.split_once("# --- The protocol ---").unwrap();
+        rest.split_once("\n# --- ").unwrap().0.to_owned()
+    };
+    let aws = protocol("aws/aws.py");
+    assert!(aws.contains("def answer_to(") && aws.contains("class Request:"), "{aws}");
+    assert_eq!(aws, protocol("libvirt/libvirt.py"));
+}
