@@ -46,11 +46,22 @@ pub(crate) fn descendants(is_spared: impl Fn(i32) -> bool) -> BTreeMap<i32, i32>
 
 /// The parent of a process, if there is such a process.
 fn parent(pid: i32) -> Option<i32> {
-    // The name of the program stands in parentheses, and may have some itself.
+    stat(pid, 1)
+}
+
+/// The session of a process, if there is such a process. It is 0 for a session that began outside of this PID namespace, as after
+/// `unshare` or `nsenter`: `getsid` of rustix has no value for that.
+pub(crate) fn session(pid: i32) -> Option<i32> {
+    stat(pid, 3)
+}
+
+/// A number in the kernel's line about a process, counted after the name of its program.
+fn stat(pid: i32, index: usize) -> Option<i32> {
+    // The name stands in parentheses, and may have some itself.
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    rest.split_whitespace().nth(index)?.parse().ok()
 }
 
 /// Repeats a round, with pauses, until it says that nothing is left.

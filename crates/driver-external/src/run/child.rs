@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use rustix::process::{Pid, getpid, getsid, set_child_subreaper};
+use rustix::process::{Pid, getpid, set_child_subreaper};
 
 use crate::{supervisor::ARGUMENT, tree};
 
@@ -52,12 +52,12 @@ impl Supervisor {
     /// Ends one that has not reported, and all that its driver has started: the driver may have killed or stopped it.
     pub(super) fn end_all(&mut self) -> io::Result<ExitStatus> {
         let status = self.end()?;
-        let session = getsid(None)?;
+        let session = tree::session(getpid().as_raw_pid());
         tree::end(|| {
             let running = running();
             // A driver begins with another session, and no process comes back into one. So what has the session of this process was
             // started by this program for something else.
-            let is_own = |id| getsid(Pid::from_raw(id)).is_ok_and(|of| of == session);
+            let is_own = |id| session.is_some() && tree::session(id) == session;
             tree::kill(|id| running.contains(&id) || is_own(id))
         });
         Ok(status)

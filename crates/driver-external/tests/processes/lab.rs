@@ -9,7 +9,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     sync::atomic::{AtomicU32, Ordering},
-    thread,
     time::Duration,
 };
 
@@ -124,12 +123,17 @@ pub(crate) fn count(marker: &str) -> usize {
 }
 
 /// Waits for something that happens soon.
-pub(crate) fn wait(what: &str, mut happened: impl FnMut() -> bool) {
+pub(crate) fn wait(what: &str, happened: impl FnMut() -> bool) {
+    run(eventually(what, happened));
+}
+
+/// The same for a test that has a runtime.
+pub(crate) async fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if happened() {
             return;
         }
-        thread::sleep(Duration::from_millis(10));
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("{what} has not happened");
 }

@@ -1,14 +1,13 @@
 //! Nothing that a driver has started is left, whatever happens.
 
 use std::{
-    fs,
+    env, fs,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use ccm_drivers::contract::{DriverType, ErrorKind};
 
-use crate::lab::{ACCOUNT, Lab, PROGRAM, count, marker, open, run, start, values, wait};
+use crate::lab::{ACCOUNT, Lab, PROGRAM, count, eventually, marker, open, run, start, values, wait};
 
 crate::tests![
     what_is_left_of_a_driver_is_ended,
@@ -19,6 +18,7 @@ crate::tests![
     a_driver_that_kills_its_supervisor_is_ended_and_nothing_else,
     a_driver_that_stops_its_supervisor_is_ended,
     a_program_that_was_started_with_children_ignored_has_drivers,
+    a_session_from_outside_of_the_pid_namespace_is_told_apart,
 ];
 
 /// Shell commands that start processes with a marker in several ways, and wait until all of them run.
@@ -96,7 +96,7 @@ fn a_driver_ends_when_nobody_waits_for_it() {
         let regions = topology.regions();
         tokio::select! {
             result = regions => panic!("{result:?}"),
-            () = async { while count(&marker) < 7 { tokio::time::sleep(Duration::from_millis(10)).await } } => {}
+            () = eventually("the start of the driver", || count(&marker) >= 7) => {}
         }
         // The supervisor is reaped as well.
         let own = std::process::id().to_string();
@@ -104,9 +104,7 @@ fn a_driver_ends_when_nobody_waits_for_it() {
             let children = Command::new("ps").args(["--ppid", &own, "-o", "args="]).output().unwrap();
             String::from_utf8(children.stdout).unwrap().matches("--supervise-driver").count()
         };
-        while count(&marker) > 0 || supervisors() > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually("the end of the driver and its supervisor", || count(&marker) == 0 && supervisors() == 0).await;
     });
 }
 
@@ -135,9 +133,7 @@ fn a_driver_that_kills_its_supervisor_is_ended_and_nothing_else() {
     let mut own = Command::new("sleep").arg(&other_marker).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     run(async {
         let killers = async {
-            while count(&other_marker) < 2 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            eventually("the start of the other driver", || count(&other_marker) == 2).await;
             for opened in killing {
                 let error = opened.topology().regions().await.unwrap_err();
                 assert_eq!(error.kind, ErrorKind::Internal, "{error}");
@@ -171,7 +167,20 @@ fn a_program_that_was_started_with_children_ignored_has_drivers() {
     let start =
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])";
     let mut python = Command::new("python3");
-    python.args(["-c", start]).arg(std::env::current_exe().unwrap()).arg(PROGRAM).arg(lab.folder().join("cloud.sh"));
+    python.args(["-c", start]).arg(env::current_exe().unwrap()).arg(PROGRAM).arg(lab.folder().join("cloud.sh"));
     let output = python.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "r=n\n", "{output:?}");
+}
+
+fn a_session_from_outside_of_the_pid_namespace_is_told_apart() {
+    // As in a shell that somebody has brought into a container. The tests that end what a driver has left run once more.
+    let mut namespace = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        namespace.args(["--user", "--map-root-user"]);
+    }
+    namespace.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(env::current_exe().unwrap());
+    let tests = ["when_nobody_waits", "kills_its_supervisor", "stops_its_supervisor"];
+    let output = namespace.args(tests).stdin(Stdio::null()).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("3 passed; 0 failed"), "{printed}{output:?}");
 }
