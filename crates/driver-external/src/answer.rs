@@ -11,7 +11,7 @@ use crate::{
     problem::Problem,
     program::{Program, format},
     protocol::{Answer, Call, Failure, Outcome, VERSION, Version},
-    supervisor::{MAX_OUTPUT, MAX_PROCESSES},
+    supervisor::{KEPT, MAX_OUTPUT, MAX_PROCESSES},
 };
 
 /// How many of the last lines of standard error are in a message.
@@ -157,7 +157,13 @@ impl Question<'_> {
 
     /// The lines of standard error, fit for output.
     pub(crate) fn lines(&self, bytes: &[u8]) -> Vec<String> {
-        let text = (self.masked)(&String::from_utf8_lossy(bytes));
+        // Where more was written, the first line may begin inside of a secret, whose rest no mask knows.
+        let whole = match bytes.iter().position(|byte| *byte == b'\n') {
+            _ if bytes.len() < KEPT => bytes,
+            Some(end) => &bytes[end + 1..],
+            None => "\u{2026}".as_bytes(),
+        };
+        let text = (self.masked)(&String::from_utf8_lossy(whole));
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         lines.map(|line| printable(&mask::message(line))).collect()
     }

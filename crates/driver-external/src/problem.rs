@@ -130,14 +130,17 @@ pub enum Problem {
     )]
     MemfdNoExec,
     /// The file in memory could not be made.
-    #[error("cannot keep the driver in memory: {source}; check the memory limit of the container")]
+    #[error(
+        "cannot keep the driver in memory: {source}; check the memory limit of the container, and that its seccomp profile allows \
+         memfd_create"
+    )]
     Memory {
         /// The reason.
         source: io::Error,
     },
     /// The process that starts and ends the driver failed.
     #[error(
-        "cannot supervise the driver: {reason}; check that /proc is mounted, and the limits of processes and memory"
+        "cannot supervise the driver: {reason}; check that /proc is mounted, and the limits of processes, open files and memory"
     )]
     Supervisor {
         /// The reason.
@@ -187,7 +190,8 @@ pub enum Problem {
     },
     /// The kernel refuses to start it for another reason.
     #[error(
-        "cannot start {}: {source}; check that its interpreter is executable, and that no security module forbids programs in memory",
+        "cannot start {}: {source}; check the limit of processes, that its interpreter is executable, and that no security \
+         module forbids programs in memory",
         path.display()
     )]
     CannotStart {

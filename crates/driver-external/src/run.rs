@@ -4,6 +4,7 @@ use std::{
     io::{self, Read, Write},
     net::Shutdown,
     os::{fd::OwnedFd, unix::net::UnixStream},
+    thread,
     time::Duration,
 };
 
@@ -35,6 +36,8 @@ pub(crate) async fn run(program: &Program, limit: Option<Duration>, input: Vec<u
         let bytes = program.fd().try_clone_to_owned()?;
         let (ours, theirs) = UnixStream::pair()?;
         let _interest = Interest(ours.try_clone()?);
+        // The runtime panics if it cannot start a thread, as at the limit of processes.
+        let _ = thread::Builder::new().spawn(|| ())?.join();
         spawn_blocking(move || exchange(bytes, ours, theirs, &order, limit)).await?
     };
     done.await.map_err(|error: io::Error| Problem::Supervisor { reason: error.to_string() })

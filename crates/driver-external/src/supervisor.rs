@@ -20,7 +20,7 @@ use crate::{frame::Order, tree};
 mod limits;
 mod watch;
 
-pub(crate) use watch::{MAX_OUTPUT, MAX_PROCESSES};
+pub(crate) use watch::{KEPT, MAX_OUTPUT, MAX_PROCESSES};
 
 /// The first argument of a supervisor. Its standard input is the sealed bytes of the driver, and its standard output is a socket to the
 /// program.

@@ -3,7 +3,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, thread,
+    fs, io,
+    path::Path,
+    thread,
     time::Duration,
 };
 
@@ -33,6 +35,9 @@ pub(crate) fn descendants(is_spared: impl Fn(i32) -> bool) -> BTreeMap<i32, i32>
         }
     }
     let own = getpid().as_raw_pid();
+    let listed = own_children();
+    let seen = children.entry(own).or_default();
+    seen.extend(listed.into_iter().filter(|child| !seen.contains(child)).collect::<Vec<_>>());
     let (mut found, mut open) = (BTreeMap::new(), vec![own]);
     while let Some(parent) = open.pop() {
         let below = children.remove(&parent).unwrap_or_default();
@@ -42,6 +47,22 @@ pub(crate) fn descendants(is_spared: impl Fn(i32) -> bool) -> BTreeMap<i32, i32>
         }
     }
     found
+}
+
+/// The children of this process, also those that `/proc` hides: mounted with `hidepid`, it hides what a driver has made undumpable, such
+/// as an agent with keys. What is below them becomes a child when they have ended. Empty with a kernel that has no such list.
+fn own_children() -> Vec<i32> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// Fails if `/proc` is not mounted, or is of another PID namespace: then its numbers are those of other processes.
+pub(crate) fn check_proc() -> io::Result<()> {
+    if fs::read_link("/proc/self")? == Path::new(&getpid().as_raw_pid().to_string()) {
+        return Ok(());
+    }
+    Err(io::Error::other("/proc is of another PID namespace"))
 }
 
 /// The parent of a process, if there is such a process.
@@ -105,14 +126,13 @@ fn signal(pid: i32, found: &BTreeMap<i32, i32>, signal: Signal) {
     let Some(id) = Pid::from_raw(pid) else { return };
     let own = getpid().as_raw_pid();
     // It may have ended meanwhile.
-    let _ = match pidfd_open(id, PidfdFlags::empty()) {
-        Ok(process) => match parent(pid) {
+    let _ = match found.get(&pid) {
+        Some(parent) if *parent == own => kill_process(id, signal),
+        // Without these calls, as before Linux 5.3 and with some seccomp profiles, it is signaled when its parents have ended.
+        _ => pidfd_open(id, PidfdFlags::empty()).and_then(|process| match parent(pid) {
             Some(parent) if parent == own || found.contains_key(&parent) => pidfd_send_signal(process, signal),
             _ => Ok(()),
-        },
-        // Before Linux 5.3. Other descendants become children when their parents have ended.
-        Err(Errno::NOSYS) if found.get(&pid) == Some(&own) => kill_process(id, signal),
-        Err(errno) => Err(errno),
+        }),
     };
 }
 

@@ -77,6 +77,19 @@ fn a_message_is_short_printable_and_without_secrets() {
 }
 
 #[test]
+fn the_rest_of_a_secret_whose_beginning_was_not_kept_is_in_no_message() {
+    let failed = |stderr: &[u8]| {
+        read::<Regions>(&Call::RegionList {}, Ended::Exited(3), b"", &stderr[stderr.len() - KEPT..])
+            .unwrap_err()
+            .to_string()
+    };
+    let cut = [b"hunter2".as_slice(), &b" ".repeat(KEPT - 3 - "\nlast".len()), b"\nlast"].concat();
+    assert!(String::from_utf8_lossy(&cut[cut.len() - KEPT..]).starts_with("er2 "));
+    assert!(failed(&cut).ends_with("status 3; the end of its standard error: last"));
+    assert!(failed(&b"x".repeat(KEPT)).ends_with("; the end of its standard error: \u{2026}"));
+}
+
+#[test]
 fn fields_of_later_versions_are_ignored() {
     let answer =
         br#"{"protocolVersion":1,"account":"a","new":{},"result":{"regions":[{"id":"r","name":"","new":1}],"new":[]}}"#;

@@ -25,6 +25,7 @@ pub(super) struct Supervisor(Child);
 impl Supervisor {
     /// Starts this program as a supervisor. What it leaves if it is killed becomes a child of this process.
     pub(super) fn start(driver: OwnedFd, socket: UnixStream) -> io::Result<Self> {
+        tree::check_proc()?;
         set_child_subreaper(Some(getpid()))?;
         let mut running = running();
         let child = Command::new("/proc/self/exe")

@@ -19,7 +19,7 @@ const DATA: u64 = 1 << 30;
 /// takes dumps (`kernel.core_pattern`) gets none either; it is allowed unless the limit is 0 already.
 const CORE: [u64; 2] = [1, 0];
 
-/// Sets the limits. None is raised.
+/// Sets the limits. No hard limit is raised.
 pub(super) fn set() -> io::Result<()> {
     for (resource, most) in [(Resource::Fsize, FILE_SIZE), (Resource::Nofile, OPEN_FILES), (Resource::Data, DATA)] {
         limit(resource, getrlimit(resource).maximum.map_or(most, |present| present.min(most)))?;

@@ -28,7 +28,7 @@ pub(crate) const MAX_OUTPUT: usize = 32 << 20;
 pub(crate) const MAX_PROCESSES: usize = 64;
 
 /// How much of the end of standard error is kept, in bytes.
-const KEPT: usize = 64 << 10;
+pub(crate) const KEPT: usize = 64 << 10;
 
 /// How many times a pipe is read at a time: more than a pipe holds.
 const READS: u32 = 256;

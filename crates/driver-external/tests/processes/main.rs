@@ -15,6 +15,7 @@ use std::{
 };
 
 mod answers;
+mod environment;
 mod guards;
 mod isolation;
 mod lab;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     }
     let words: Vec<_> = arguments.iter().skip(1).filter_map(|word| word.to_str()).collect();
     let (mut failed, mut passed) = (0, 0);
-    for (name, test) in [answers::TESTS, guards::TESTS, isolation::TESTS, trees::TESTS].concat() {
+    for (name, test) in [answers::TESTS, environment::TESTS, guards::TESTS, isolation::TESTS, trees::TESTS].concat() {
         if !is_wanted(name, &words) {
             continue;
         }
