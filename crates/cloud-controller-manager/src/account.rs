@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, OnceLock},
 };
 
@@ -45,23 +46,49 @@ impl AccountId {
     }
 }
 
+/// The place where the id is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    namespace: String,
+    lease: String,
+}
+
+impl Place {
+    pub(crate) fn of((namespace, lease): (&str, &str)) -> Self {
+        Self { namespace: namespace.to_owned(), lease: lease.to_owned() }
+    }
+
+    /// What to do where an error is about another account.
+    pub(crate) fn advice(&self) -> String {
+        let Self { namespace, lease } = self;
+        format!(
+            "Nothing is changed or deleted meanwhile: give the credentials and the endpoint of the first account, which {self} names. If \
+             the other account is meant: kubectl --namespace {namespace} annotate lease {lease} {ANNOTATION}-, and restart the pods"
+        )
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the annotation {ANNOTATION} of Lease {}/{}", self.namespace, self.lease)
+    }
+}
+
 /// The account that was used first.
 pub(crate) struct FirstAccount {
     api: Api<Lease>,
-    namespace: String,
-    lease: String,
+    place: Place,
     authority: Authority,
 }
 
 impl FirstAccount {
-    pub(crate) fn new(client: Client, (namespace, lease): (&str, &str), authority: Authority) -> Self {
-        let api = Api::namespaced(client, namespace);
-        Self { api, namespace: namespace.to_owned(), lease: lease.to_owned(), authority }
+    pub(crate) fn new(client: Client, place: Place, authority: Authority) -> Self {
+        Self { api: Api::namespaced(client, &place.namespace), place, authority }
     }
 
     /// The place of the id, for messages.
-    pub(crate) fn place(&self) -> String {
-        format!("the annotation {ANNOTATION} of Lease {}/{}", self.namespace, self.lease)
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Reads the id; `None` if no account was used yet.
@@ -83,7 +110,7 @@ impl FirstAccount {
             let lease = self.with_account(found.unwrap_or_default(), account);
             let write = async {
                 if is_there {
-                    self.api.replace(&self.lease, &params, &lease).await
+                    self.api.replace(&self.place.lease, &params, &lease).await
                 } else {
                     self.api.create(&params, &lease).await
                 }
@@ -95,29 +122,29 @@ impl FirstAccount {
                 Err(cause) => return Err(self.failed("write", &cause)),
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, format!("failed to write {}: it keeps changing", self.place())))
+        Err(Error::new(ErrorKind::Unavailable, format!("failed to write {}: it keeps changing", self.place)))
     }
 
     async fn lease(&self) -> Result<Option<Lease>> {
-        let read = request::send(NO_DEADLINE, self.api.get_opt(&self.lease)).await;
+        let read = request::send(NO_DEADLINE, self.api.get_opt(&self.place.lease)).await;
         read.map_err(|cause| self.failed("read", &cause))
     }
 
     /// The lease with the id. The holder and the version stay, so the write fails if the lease was renewed in between.
     fn with_account(&self, mut lease: Lease, account: &str) -> Lease {
         let ObjectMeta { name, namespace, annotations, .. } = &mut lease.metadata;
-        (*name, *namespace) = (Some(self.lease.clone()), Some(self.namespace.clone()));
+        (*name, *namespace) = (Some(self.place.lease.clone()), Some(self.place.namespace.clone()));
         annotations.get_or_insert_with(BTreeMap::new).insert(ANNOTATION.to_owned(), account.to_owned());
         lease
     }
 
     fn failed(&self, what: &str, cause: &Cause) -> Error {
-        Error::new(ErrorKind::Unavailable, format!("failed to {what} {}: {cause}", self.place()))
+        Error::new(ErrorKind::Unavailable, format!("failed to {what} {}: {cause}", self.place))
     }
 
     fn another(&self, account: &str, kept: &str) -> Error {
         let (account, kept) = (brief(account), brief(kept));
-        let problem = format!("the credentials belong to the account {account:?}, and {} is {kept:?}", self.place());
+        let problem = format!("the credentials belong to the account {account:?}, and {} is {kept:?}", self.place);
         Error::new(ErrorKind::InvalidCredentials, problem)
     }
 }

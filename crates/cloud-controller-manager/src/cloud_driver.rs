@@ -123,16 +123,38 @@ impl CloudDriver {
                 Ok(session)
             }
             Err(error) => {
-                if self.problem.send_replace(Some(error.message.clone())).as_ref() != Some(&error.message) {
-                    warn!("failed to open the cloud {}: {}: {error}", self.driver.name(), error.kind.name());
-                }
-                (self.on_failure)(&error);
+                self.report(&error);
                 let pause = PAUSE.saturating_mul(1 << state.failures.min(8)).min(LONGEST_PAUSE);
                 state.failures = state.failures.saturating_add(1);
                 state.failure = Some((error.clone(), Instant::now() + pause));
                 Err(error)
             }
         }
+    }
+
+    /// Reports why the cloud cannot be asked: in the log where that is new, and by an Event. Errors about nodes are short, so the way out is
+    /// here.
+    fn report(&self, error: &Error) {
+        let mut error = error.clone();
+        if is_of_another_account(&error) && self.first.get().is_some() {
+            error.message = format!("{error}. {}", self.account.place().advice());
+        }
+        if self.problem.send_replace(Some(error.message.clone())).as_ref() != Some(&error.message) {
+            warn!("failed to use the cloud {}: {}: {error}", self.driver.name(), error.kind.name());
+        }
+        (self.on_failure)(&error);
+    }
+
+    /// Notes what an operation of the open driver says about the account.
+    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        match &result {
+            Ok(_) => {
+                self.problem.send_if_modified(|problem| problem.take().is_some());
+            }
+            Err(error) if is_of_another_account(error) => self.report(error),
+            Err(_) => {}
+        }
+        result
     }
 
     async fn open(&self) -> Result<Session> {
@@ -145,15 +167,7 @@ impl CloudDriver {
         }
         let first = self.first.get();
         let open = Session::open_listed(self.driver, &values, first, self.trace, self.in_flight.clone());
-        let opened = self.measured("verify_credentials", open).await;
-        let session = opened.map_err(|error| match (&error.kind, &first) {
-            (ErrorKind::InvalidCredentials, Some(_)) if names_account(&error.message) => {
-                let place = self.account.place();
-                let message = format!("{error}. The id of the first use is {place}; nothing is changed or deleted");
-                Error { message, ..error }
-            }
-            _ => error,
-        })?;
+        let session = self.measured("verify_credentials", open).await?;
         if first.is_some() {
             return Ok(session);
         }
@@ -174,6 +188,10 @@ impl CloudDriver {
         self.metrics.cloud_request(request, begin.elapsed(), has_failed);
         result
     }
+}
+
+fn is_of_another_account(error: &Error) -> bool {
+    error.kind == ErrorKind::InvalidCredentials && names_account(&error.message)
 }
 
 fn instances(session: &Session) -> Result<&dyn Instances> {
@@ -203,7 +221,7 @@ impl Driver for CloudDriver {
 impl Account for CloudDriver {
     async fn verify(&self) -> Result<AccountInfo> {
         let session = self.session().await?;
-        self.measured("verify_credentials", session.account().verify()).await
+        self.noted(self.measured("verify_credentials", session.account().verify()).await)
     }
 }
 
@@ -215,12 +233,12 @@ impl Topology for CloudDriver {
 
     async fn regions(&self) -> Result<Vec<Region>> {
         let session = self.session().await?;
-        self.measured("list_regions", session.topology().regions()).await
+        self.noted(self.measured("list_regions", session.topology().regions()).await)
     }
 
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>> {
         let session = self.session().await?;
-        self.measured("list_zones", session.topology().zones(region)).await
+        self.noted(self.measured("list_zones", session.topology().zones(region)).await)
     }
 }
 
@@ -228,17 +246,19 @@ impl Topology for CloudDriver {
 impl Instances for CloudDriver {
     async fn list(&self, filter: &Filter) -> Result<Vec<Instance>> {
         let session = self.session().await?;
-        self.measured("list_instances", instances(&session)?.list(filter)).await
+        self.noted(self.measured("list_instances", instances(&session)?.list(filter)).await)
     }
 
     async fn get(&self, id: &str) -> Result<Instance> {
         let session = self.session().await?;
-        self.measured("get_instance", instances(&session)?.get(id)).await
+        self.noted(self.measured("get_instance", instances(&session)?.get(id)).await)
     }
 
     async fn get_by_provider_id(&self, provider_id: &str) -> Result<Instance> {
         let session = self.session().await?;
-        self.measured("get_instance_by_provider_id", instances(&session)?.get_by_provider_id(provider_id)).await
+        self.noted(
+            self.measured("get_instance_by_provider_id", instances(&session)?.get_by_provider_id(provider_id)).await,
+        )
     }
 
     async fn create(&self, _: &InstanceSpec) -> Result<Instance> {

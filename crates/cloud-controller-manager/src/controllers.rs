@@ -20,14 +20,16 @@ use tokio::{
 };
 
 use crate::{
-    account::AccountId,
+    account::{AccountId, Place},
     instances::Cloud,
     metrics::Metrics,
     node_events::{CloudName, NodeEvents},
 };
 pub(crate) use crate::{flags::Controller, guard::GuardOptions};
+use lines::Lines;
 use nodes::Nodes;
 
+mod lines;
 mod monitor;
 mod nodes;
 mod queue;
@@ -45,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) cloud: String,
     /// The id of the account, for messages.
     pub(crate) account: AccountId,
+    /// Where this id is kept, for messages.
+    pub(crate) account_place: Place,
     /// The controllers that run.
     pub(crate) controllers: BTreeSet<Controller>,
     /// The time between two passes over the nodes that are not ready.
@@ -57,6 +61,12 @@ pub(crate) struct Options {
     pub(crate) guard: Option<GuardOptions>,
 }
 
+impl Options {
+    fn name(&self) -> CloudName {
+        CloudName { cloud: self.cloud.clone(), account: self.account.clone(), place: self.account_place.clone() }
+    }
+}
+
 /// What every controller needs.
 struct Context {
     client: Client,
@@ -67,6 +77,7 @@ struct Context {
     /// Held for reading by each write of a node.
     writing: RwLock<()>,
     metrics: Metrics,
+    lines: Lines,
     options: Options,
 }
 
@@ -80,15 +91,15 @@ pub(crate) async fn run(
     authority: Authority,
     metrics: Metrics,
 ) -> anyhow::Result<()> {
-    let name = CloudName { cloud: options.cloud.clone(), account: options.account.clone() };
     let context = Context {
         cloud: Cloud::new(driver),
         nodes: Nodes::default(),
-        events: NodeEvents::new(Recorder::start(client.clone()), name),
+        events: NodeEvents::new(Recorder::start(client.clone()), options.name()),
         client,
         authority,
         writing: RwLock::default(),
         metrics,
+        lines: Lines::default(),
         options: options.clone(),
     };
     let (names, changed) = mpsc::unbounded_channel();

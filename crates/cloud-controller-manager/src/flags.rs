@@ -157,6 +157,11 @@ pub(crate) struct ElectionFlags {
 }
 
 impl ElectionFlags {
+    /// Returns namespace and name of the lease.
+    pub(crate) fn lease(&self) -> (&str, &str) {
+        (&self.leader_elect_resource_namespace, &self.leader_elect_resource_name)
+    }
+
     /// Returns the timings. The error describes the problem.
     pub(crate) fn timings(&self) -> Result<Timings, &'static str> {
         let timings = Timings {

@@ -9,7 +9,7 @@ use std::{
 use ccm_core::{
     api::{deletion::NodeDeletion, status::Deleted},
     nodes::{
-        guard::{Attempts, Decision, GuardInput, KeepReason, counts_for, decide},
+        guard::{Attempts, Decision, GuardInput, HOUR, KeepReason, MIN_LEADING_TIME, MOST, counts_for, decide},
         node::Node,
     },
 };
@@ -69,9 +69,15 @@ impl Guard {
         Self { settings, leads_since, deleted: Vec::new() }
     }
 
-    /// Decides which of the nodes whose instances are gone may be deleted. `nodes` are all nodes, `gone` has the uids of those, and
-    /// `provider_ids` the beginnings of the cloud's providerIDs.
-    pub(crate) fn decide(&mut self, now: Clocks, nodes: &[Node], provider_ids: &[String], gone: &[&str]) -> Decision {
+    /// Decides which of the nodes whose instances are gone may be deleted. `nodes` are all nodes, `provider_ids` the beginnings of the
+    /// cloud's providerIDs, and `gone` has the uids of those nodes. `obstacle` is why none may be deleted now.
+    pub(crate) fn decide(
+        &mut self,
+        now: Clocks,
+        nodes: &[Node],
+        (provider_ids, gone): (&[String], &[&str]),
+        obstacle: Option<&str>,
+    ) -> Decision {
         if self.leads_since.were_set(now) {
             // What seems to be ten minutes may have been a second.
             self.leads_since = now;
@@ -86,7 +92,7 @@ impl Guard {
             provider_ids,
             settings: &self.settings,
             leads_since: Ok(self.leads_since.wall),
-            obstacle: None,
+            obstacle,
             unsettled: None,
             deleted: &self.deleted,
         })
@@ -96,26 +102,44 @@ impl Guard {
     pub(crate) fn count(&mut self, node: &str, uid: &str, now: Timestamp) {
         self.deleted.push(Deleted { node: node.to_owned(), uid: uid.to_owned(), at: now.to_string() });
     }
-}
 
-/// Says why a node stays although its instance is gone, with the flag of a limit.
-pub(crate) fn message(why: &KeepReason, provider_id: &str) -> String {
-    let flag = match why {
-        KeepReason::Young(..) => " (--node-deletion-min-not-ready)",
-        KeepReason::PerHour(_) => " (--node-deletion-max-per-hour)",
-        KeepReason::TooMany { .. } => " (--node-deletion-max-percent)",
-        _ => "",
-    };
-    let why = match why {
-        KeepReason::OtherCloudProviderID(_) if provider_id.is_empty() => {
-            "it has no providerID, so that it is not known to be of this cloud".to_owned()
-        }
-        why => why.to_string(),
-    };
-    format!(
-        "the cloud does not have the instance of this node, and the Node is kept: {why}{flag}. To remove it now, delete it with \
-         kubectl delete node"
-    )
+    /// Says why a node stays although its instance is gone: with the flag of a limit, and until when it stays if that is known.
+    pub(crate) fn message(&self, why: &KeepReason, provider_id: &str) -> String {
+        let why = match why {
+            KeepReason::OtherCloudProviderID(_) if provider_id.is_empty() => {
+                "it has no providerID, so that it is not known to be of this cloud".to_owned()
+            }
+            KeepReason::Young(seconds, until) => {
+                format!("it must not have been ready for {seconds} s (--node-deletion-min-not-ready), until {until:.0}")
+            }
+            KeepReason::Unsettled(until) => format!(
+                "this process must have led for {} minutes without a change of the clock, until {until:.0}",
+                MIN_LEADING_TIME.as_mins()
+            ),
+            KeepReason::PerHour(most) => format!(
+                "{most} nodes may be deleted in an hour (--node-deletion-max-per-hour, at most {MOST}){}",
+                self.next_in_the_hour().map_or_else(String::new, |until| format!(", so it stays until {until:.0}"))
+            ),
+            KeepReason::TooMany { would, of, may, kept } => {
+                let others = if *kept == 0 { String::new() } else { format!("; {kept} more are kept by other rules") };
+                format!(
+                    "{would} of {of} nodes would be deleted, and {may} may (--node-deletion-max-percent){others}: check the account, \
+                     the region and the credentials"
+                )
+            }
+            why => why.to_string(),
+        };
+        format!(
+            "the cloud does not have the instance of this node, and the Node is kept: {why}. To remove it now, delete it with kubectl \
+             delete node"
+        )
+    }
+
+    /// The time from which the first of the counted deletions no longer counts.
+    fn next_in_the_hour(&self) -> Option<Timestamp> {
+        let first = self.deleted.iter().filter_map(|one| one.at.parse::<Timestamp>().ok()).min()?;
+        first.checked_add(HOUR).ok()
+    }
 }
 
 #[cfg(test)]
@@ -160,7 +184,7 @@ mod tests {
     }
 
     fn decided(guard: &mut Guard, nodes: &[Node], now: Clocks, gone: &[&str]) -> (Vec<String>, Vec<&'static str>) {
-        let Decision { confirmed, waiting, .. } = guard.decide(now, nodes, &["docker://".to_owned()], gone);
+        let Decision { confirmed, waiting, .. } = guard.decide(now, nodes, (&["docker://".to_owned()], gone), None);
         let waiting = waiting.iter().map(|one| one.why.reason()).collect();
         (confirmed.into_iter().map(|entry| entry.name).collect(), waiting)
     }
@@ -219,6 +243,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_deleted_while_the_nodes_cannot_be_seen() {
+        let (mut guard, nodes) = (Guard::new(&options(), clocks(0, 0)), nodes(1));
+        let ids = ["docker://".to_owned()];
+        for (obstacle, kept) in [(None, &[][..]), (Some("the watch fails"), &["Blocked"])] {
+            let decision = guard.decide(clocks(NOW, 0), &nodes, (&ids, &["u0"]), obstacle);
+            assert_eq!(decision.waiting.iter().map(|one| one.why.reason()).collect::<Vec<_>>(), kept);
+            assert_eq!(decision.confirmed.len(), 1 - kept.len());
+        }
+    }
+
+    #[test]
     fn what_was_deleted_counts_for_an_hour() {
         let mut guard = Guard::new(&GuardOptions { max_per_hour: 1, ..options() }, clocks(0, 0));
         let nodes = nodes(2);
@@ -247,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_keeps_a_node_and_the_message_has_the_flag() {
+    fn the_annotation_keeps_a_node_and_the_message_names_it() {
         let live = json!({
             "metadata": {"name": "n0", "uid": "u0", "annotations": {KEEP: ""}},
             "spec": {"providerID": "docker:////n0"},
@@ -257,16 +292,39 @@ mod tests {
         nodes[0] = Node::of(&live);
         let mut guard = Guard::new(&options(), clocks(0, 0));
         assert_eq!(decided(&mut guard, &nodes, clocks(NOW, 0), &["u0"]).1, ["Kept"]);
-        assert!(message(&KeepReason::Kept, "docker:////n0").contains(KEEP));
+        assert!(guard.message(&KeepReason::Kept, "docker:////n0").contains(KEEP));
         let other = KeepReason::OtherCloudProviderID(vec!["docker://".to_owned()]);
-        assert!(message(&other, "aws:///i-1").contains("is not of this cloud"));
-        assert!(message(&other, "").contains("it has no providerID"));
-        for (why, flag) in [
-            (KeepReason::Young(600, at(0)), "--node-deletion-min-not-ready"),
-            (KeepReason::PerHour(5), "--node-deletion-max-per-hour"),
-            (KeepReason::TooMany { would: 3, of: 10, may: 2, kept: 0 }, "--node-deletion-max-percent"),
+        assert!(guard.message(&other, "aws:///i-1").contains("is not of this cloud"));
+        assert!(guard.message(&other, "").contains("it has no providerID"));
+    }
+
+    /// The module of the rules is the operator's as well, whose settings are fields.
+    #[test]
+    fn a_message_names_the_flag_and_the_time_and_no_field_of_the_operator() {
+        let mut guard = Guard::new(&options(), clocks(0, 0));
+        guard.count("n1", "u1", at(-60));
+        guard.count("n0", "u0", at(-3000));
+        for (why, expected) in [
+            (
+                KeepReason::Young(600, at(90)),
+                "it must not have been ready for 600 s (--node-deletion-min-not-ready), until 2027-01-15T08:01:30Z.",
+            ),
+            (
+                KeepReason::Unsettled(at(60)),
+                "must have led for 10 minutes without a change of the clock, until 2027-01-15T08:01:00Z.",
+            ),
+            (
+                KeepReason::PerHour(5),
+                "5 nodes may be deleted in an hour (--node-deletion-max-per-hour, at most 256), so it stays until 2027-01-15T08:10:00Z.",
+            ),
+            (
+                KeepReason::TooMany { would: 3, of: 10, may: 2, kept: 1 },
+                "3 of 10 nodes would be deleted, and 2 may (--node-deletion-max-percent); 1 more are kept by other rules: check",
+            ),
         ] {
-            assert!(message(&why, "docker:////n0").contains(flag), "{why}");
+            let message = guard.message(&why, "docker:////n0");
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains("nodeDeletion"), "{message}");
         }
     }
 }

@@ -34,17 +34,17 @@ pub(crate) fn is_shut_down(instance: &Instance) -> bool {
     instance.state == State::Stopped
 }
 
-/// Returns the patch that adds the shutdown taint; `None` if the node has it.
+/// Returns the patch that adds the shutdown taint; `None` if the node has it, or is ready.
 pub(crate) fn taint(node: &Value) -> Option<Value> {
     let added = json!({"key": SHUTDOWN, "effect": "NoSchedule"});
     let taints: Vec<_> = items(&node["spec"]["taints"]).iter().cloned().chain([added]).collect();
-    (!has_taint(node)).then(|| json!({"spec": {"taints": taints}}))
+    (!has_taint(node) && !is_ready(node)).then(|| json!({"spec": {"taints": taints}}))
 }
 
-/// Returns the patch that removes the shutdown taint; `None` if the node does not have it.
+/// Returns the patch that removes the shutdown taint; `None` if the node does not have it, or is not ready.
 pub(crate) fn untaint(node: &Value) -> Option<Value> {
     let stays: Vec<_> = items(&node["spec"]["taints"]).iter().filter(|taint| !is_shutdown(taint)).collect();
-    has_taint(node).then(|| json!({"spec": {"taints": stays}}))
+    (has_taint(node) && is_ready(node)).then(|| json!({"spec": {"taints": stays}}))
 }
 
 fn has_taint(node: &Value) -> bool {
@@ -114,8 +114,13 @@ mod tests {
         let (bare, tainted) = (node(None, &json!(null)), node(None, &json!([other, shutdown()])));
         assert_eq!(taint(&bare), Some(json!({"spec": {"taints": [shutdown()]}})));
         assert_eq!(taint(&node(None, &json!([other]))), Some(json!({"spec": {"taints": [other, shutdown()]}})));
-        assert_eq!((taint(&tainted), untaint(&bare)), (None, None));
-        assert_eq!(untaint(&tainted), Some(json!({"spec": {"taints": [other]}})));
+        assert_eq!(taint(&tainted), None);
+        let (ready, no_longer) =
+            (node(Some("True"), &json!([other, shutdown()])), node(Some("Unknown"), &json!([shutdown()])));
+        assert_eq!(untaint(&ready), Some(json!({"spec": {"taints": [other]}})));
+        assert_eq!(untaint(&node(Some("True"), &json!([other]))), None);
+        // The state may have changed since the step was chosen.
+        assert_eq!((untaint(&no_longer), taint(&node(Some("True"), &json!(null)))), (None, None));
     }
 
     fn instance(id: &str, state: &str) -> Instance {

@@ -15,7 +15,12 @@ use ccm_kit::cluster::{
 };
 use serde_json::Value;
 
-use crate::{account::AccountId, addresses::NodeIpError, initialize::Problem, instances::Key};
+use crate::{
+    account::{AccountId, Place},
+    addresses::NodeIpError,
+    initialize::Problem,
+    instances::Key,
+};
 
 /// ccm-operator reads Events of deletions that are at most five and a half minutes old. A missing node has several for as long as it
 /// stays.
@@ -53,6 +58,8 @@ pub(crate) struct CloudName {
     pub(crate) cloud: String,
     /// The id of the account.
     pub(crate) account: AccountId,
+    /// Where this id is kept.
+    pub(crate) place: Place,
 }
 
 /// Why something could not be done for a node.
@@ -135,10 +142,10 @@ pub(crate) fn key(node: &Value) -> Key<'_> {
 
 /// Returns reason and message of the Event about a failure: what failed, and what to do.
 fn explanation(name: &CloudName, node: Key<'_>, failure: &Failure) -> Option<(&'static str, String)> {
-    let CloudName { cloud, account } = name;
+    let CloudName { cloud, account, .. } = name;
     Some(match failure {
         Failure::Cloud(error) => {
-            let (reason, advice) = advice(error, cloud);
+            let (reason, advice) = advice(error, name);
             let what = cloud_error(error);
             (
                 reason,
@@ -168,7 +175,7 @@ fn explanation(name: &CloudName, node: Key<'_>, failure: &Failure) -> Option<(&'
     })
 }
 
-fn advice(error: &Error, cloud: &str) -> (&'static str, String) {
+fn advice(error: &Error, CloudName { cloud, account, place }: &CloudName) -> (&'static str, String) {
     match &error.kind {
         ErrorKind::NotFound => (
             reason::INSTANCE_NOT_FOUND,
@@ -176,10 +183,12 @@ fn advice(error: &Error, cloud: &str) -> (&'static str, String) {
              another name than its instance"
                 .to_owned(),
         ),
+        ErrorKind::InvalidCredentials if names_account(&error.message) && account.get().is_some() => {
+            (reason::ACCOUNT, place.advice())
+        }
         ErrorKind::InvalidCredentials if names_account(&error.message) => (
             reason::ACCOUNT,
-            "Nothing is changed or deleted with the answers of another account: give the credentials and the endpoint of \
-             the first one"
+            "Nothing is changed or deleted meanwhile: correct the credentials, or accountID if the other account is meant"
                 .to_owned(),
         ),
         ErrorKind::InvalidCredentials => {
@@ -226,7 +235,9 @@ mod tests {
     use crate::initialize;
 
     fn name() -> CloudName {
-        CloudName { cloud: "docker".into(), account: AccountId::default() }
+        let account = AccountId::default();
+        account.set("A");
+        CloudName { cloud: "docker".into(), account, place: Place::of(("kube-system", "ccm")) }
     }
 
     fn cloud(kind: ErrorKind, message: &str) -> Failure {
@@ -266,13 +277,13 @@ mod tests {
             (
                 cloud(ErrorKind::InvalidCredentials, wrong),
                 "AccountChanged",
-                "the first one",
+                "kubectl --namespace kube-system annotate lease ccm ccm-operator.dev/account-",
                 Reason::CredentialsRefused,
             ),
             (
                 cloud(ErrorKind::InvalidCredentials, account),
                 "AccountChanged",
-                "the first one",
+                "kubectl --namespace kube-system annotate lease ccm ccm-operator.dev/account-",
                 Reason::CredentialsRefused,
             ),
             (cloud(ErrorKind::Forbidden, "no"), "CloudRequestForbidden", "Allow", Reason::CauseUnknown),

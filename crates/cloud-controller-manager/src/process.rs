@@ -40,7 +40,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    account::{AccountId, FirstAccount},
+    account::{AccountId, FirstAccount, Place},
     cloud_driver::{CloudDriver, LONGEST_PAUSE, Parts},
     controllers,
     driver_files::DriverFiles,
@@ -91,7 +91,7 @@ pub(crate) async fn run(given: &Given) -> anyhow::Result<()> {
     let (leading, leadership) = watch::channel(Leadership::Waiting(None));
     let (stop, shutdown) = watch::channel(false);
     let authority = Authority { leadership: leadership.clone(), shutdown };
-    let lease = (&*flags.election.leader_elect_resource_namespace, &*flags.election.leader_elect_resource_name);
+    let lease = flags.election.lease();
     let in_flight = InFlightHandle::default();
     let lease_events = LeaseEvents { recorder: Recorder::start(client.clone()), lease: reference(lease) };
     let (cloud, problem) = CloudDriver::new(Parts {
@@ -100,7 +100,7 @@ pub(crate) async fn run(given: &Given) -> anyhow::Result<()> {
             let config = config.clone();
             Box::new(move || self::values(driver, config.as_deref()))
         },
-        account: FirstAccount::new(lease_client.clone(), lease, authority.clone()),
+        account: FirstAccount::new(lease_client.clone(), Place::of(lease), authority.clone()),
         metrics: metrics.clone(),
         in_flight: in_flight.clone(),
         trace: flags.v >= TRACE,
@@ -206,6 +206,7 @@ fn options(given: &Given, cloud: &str, account: AccountId) -> controllers::Optio
     controllers::Options {
         cloud: cloud.to_owned(),
         account,
+        account_place: Place::of(flags.election.lease()),
         controllers: given.controllers.run.clone(),
         node_monitor_period: flags.node_monitor_period,
         node_status_update_frequency: flags.node_status_update_frequency,

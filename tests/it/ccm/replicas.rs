@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::{
@@ -80,14 +81,47 @@ async fn two_replicas_never_act_at_once() -> Result<()> {
     moving.await??;
     result.with_context(|| pair.logs())?;
 
-    let runs = runs(&pair.writes().await?);
-    let leaders: Vec<_> = pair.leaders.iter().map(|replica| account(NAMESPACE, REPLICAS[*replica])).collect();
-    ensure!(
-        runs == leaders,
-        "the writes of Nodes were those of {runs:?}, and the leaders {leaders:?}\n{}",
-        pair.logs()
-    );
+    acted_in_turn(&pair.writes().await?, &pair.leaders).with_context(|| pair.logs())
+}
+
+/// Checks that the writes were those of the leaders, one after the other. `writes` are in the order of their times, and of both replicas.
+fn acted_in_turn(writes: &[Request], leaders: &[usize]) -> Result<()> {
+    let runs = runs(writes);
+    let leaders: Vec<_> = leaders.iter().map(|replica| account(NAMESPACE, REPLICAS[*replica])).collect();
+    ensure!(runs == leaders, "the writes of Nodes were those of {runs:?}, and the leaders {leaders:?}");
     Ok(())
+}
+
+/// A write that comes after the first one of the next leader is found, wherever it is.
+#[test]
+fn writes_of_both_at_once_are_found() {
+    let history = |replicas: &[usize]| -> Vec<Request> {
+        let write = |(second, replica): (usize, &usize)| Request {
+            verb: "patch".to_owned(),
+            resource: "nodes".to_owned(),
+            group: String::new(),
+            subresource: "status".to_owned(),
+            namespace: String::new(),
+            name: MOVING[second % MOVING.len()].to_owned(),
+            user: account(NAMESPACE, REPLICAS[*replica]),
+            code: 200,
+            at: Timestamp::from_second(second.try_into().unwrap()).unwrap(),
+            dry_run: false,
+        };
+        replicas.iter().enumerate().map(write).collect()
+    };
+    let leaders = [0, 1, 0];
+    assert!(acted_in_turn(&history(&[0, 0, 1, 1, 1, 0, 0]), &leaders).is_ok());
+    for (what, replicas) in [
+        ("one late write of the old leader", &[0, 0, 1, 0, 1, 1, 0][..]),
+        ("one early write of the next leader", &[0, 0, 1, 0, 0, 1, 0]),
+        ("in turn with each other", &[0, 1, 0, 1, 0, 1, 0]),
+        ("the old leader goes on at the end", &[0, 1, 1, 0, 0, 1]),
+        ("a leader that never wrote", &[0, 0, 0]),
+    ] {
+        let failed = acted_in_turn(&history(replicas), &leaders);
+        assert!(failed.is_err(), "{what}");
+    }
 }
 
 /// Changes the addresses of some instances until it is stopped.

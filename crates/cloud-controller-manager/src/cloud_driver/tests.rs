@@ -16,7 +16,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::account::ANNOTATION;
+use crate::account::{ANNOTATION, Place};
 
 /// An API server with one Lease, which another process renews before the first writes.
 #[derive(Clone, Default)]
@@ -136,7 +136,7 @@ fn fixture(driver: &'static Fake, leases: &Leases, is_leading: bool) -> Fixture 
     let (cloud, problem) = CloudDriver::new(Parts {
         driver,
         values: Box::new(values),
-        account: FirstAccount::new(leases.client(), ("kube-system", "ccm"), authority(is_leading)),
+        account: FirstAccount::new(leases.client(), Place::of(("kube-system", "ccm")), authority(is_leading)),
         metrics: metrics.clone(),
         in_flight: InFlightHandle::default(),
         trace: false,
@@ -243,4 +243,26 @@ async fn an_instance_that_does_not_exist_is_no_failure_and_nothing_can_be_change
     assert!(text.contains(line), "{text}");
     assert_eq!(instances.delete("i").await.unwrap_err().kind, ErrorKind::ReadOnly);
     assert_eq!(instances.create(&InstanceSpec::default()).await.unwrap_err().kind, ErrorKind::ReadOnly);
+}
+
+/// While the driver is open as well, another account is reported on the lease and in the log, with the way out.
+#[tokio::test]
+async fn another_account_is_reported_with_the_lease_and_what_to_do() {
+    let error = |message: &str| Error::new(ErrorKind::InvalidCredentials, message);
+    let fixture = fixture(fake(), &Leases::with(None), true);
+    assert_eq!(list(&fixture.cloud).await, Ok(0));
+    let unrelated = fixture.cloud.noted::<()>(Err(error("the certificate is wrong")));
+    assert!(unrelated.is_err() && fixture.problem.borrow().is_none());
+    let other = fixture.cloud.noted::<()>(Err(error("the Engine has the id B, and accountID demands A")));
+    assert!(!other.unwrap_err().message.contains("annotation"), "errors about nodes are short");
+    let said = fixture.problem.borrow().clone().unwrap();
+    for words in [
+        "the annotation ccm-operator.dev/account of Lease kube-system/ccm",
+        "kubectl --namespace kube-system annotate lease ccm ccm-operator.dev/account-, and restart the pods",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(*fixture.failures.lock().unwrap(), [ErrorKind::InvalidCredentials]);
+    assert_eq!(list(&fixture.cloud).await, Ok(0));
+    assert_eq!(*fixture.problem.borrow(), None, "the right account answers again");
 }

@@ -166,3 +166,22 @@ fn the_help_is_in_groups_and_fits_its_width() {
         assert!(page.contains(&format!("`--{argument}`")), "--{argument} is not in the page");
     }
 }
+
+/// The verbs of nodes in a text, after some words and up to the end of their list.
+fn verbs(text: &str, before: &str, end: char) -> BTreeSet<String> {
+    let list = text.split_once(before).unwrap().1.split(end).next().unwrap().replace(" and ", ", ");
+    list.split(", ").map(|verb| verb.trim_matches('`').to_owned()).collect()
+}
+
+#[test]
+fn the_permissions_for_nodes_are_the_same_wherever_they_stand() {
+    let page = include_str!("../../../../docs/drivers/cloud-controller-manager.md");
+    let in_a_pod = include_str!("../../../../docs/drivers/driver-in-a-pod.md");
+    let under_the_operator = include_str!("../../../../assets/docker/kubernetes/rbac.yaml");
+    let alone = verbs(page, "needs these permissions: nodes ", ';');
+    assert_eq!(verbs(in_a_pod, "resources: [nodes], verbs: [", ']'), alone);
+    let mut granted = alone;
+    // The operator grants `delete` by name, and `update` to every CCM that initializes nodes, as the page says.
+    assert!(granted.remove("delete") && granted.insert("update".to_owned()));
+    assert_eq!(verbs(under_the_operator, "resources: [nodes]\n  verbs: [", ']'), granted);
+}

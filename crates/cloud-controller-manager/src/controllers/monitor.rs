@@ -16,11 +16,13 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::{
-    Context, passes,
+    Context,
+    lines::Topic,
+    passes,
     write::{self, Part},
 };
 use crate::{
-    guard::{self, Clocks, Guard},
+    guard::{Clocks, Guard},
     instances::SEVERAL,
     lifecycle::{self, Listed, Step},
     node_events::{Failure, LIFECYCLE, cloud_error, key, reason},
@@ -69,11 +71,12 @@ pub(super) async fn run(context: &Context) -> Infallible {
 /// 3. Verifies the account (the cloud), decides which nodes go (pure), and deletes them (API server).
 pub(super) async fn pass(context: &Context, memory: &mut Memory) {
     let begun = Instant::now();
+    context.lines.begin();
     let nodes = context.nodes.select(|node| lifecycle::step(node) != Step::Nothing);
     let (ready, asks): (Vec<_>, Vec<_>) =
         nodes.into_iter().partition(|node| lifecycle::step(node) == Step::RemoveTaint);
     for node in &ready {
-        taint(context, node, lifecycle::untaint).await;
+        taint(context, node, lifecycle::untaint, "removed the shutdown taint: it is ready").await;
     }
     let is_one_of_several = asks.len() >= SEVERAL;
     let looks = asks.into_iter().map(|node| {
@@ -113,7 +116,7 @@ async fn look(
         Ok(instance) => {
             context.metrics.lifecycle_call("instance_shutdown", word(None));
             if lifecycle::is_shut_down(&instance) {
-                taint(context, node, lifecycle::taint).await;
+                taint(context, node, lifecycle::taint, "added the shutdown taint: its instance is stopped").await;
             }
             Found::Stays
         }
@@ -169,24 +172,40 @@ async fn prove(context: &Context, node: &Value, begun: Instant) -> Found {
             ),
         ),
     };
-    warn!("error checking if node {} exists: {message}", key.name);
+    warn_unknown(context, node, &message);
     context.events.warn(LIFECYCLE, node, reason, message);
     Found::Missing
 }
 
 /// Reports that nobody knows whether the instance of a node exists.
 fn unknown(context: &Context, node: &Value, error: Error) {
-    warn!("error checking if node {} exists: {}", key(node).name, cloud_error(&error));
+    warn_unknown(context, node, &cloud_error(&error));
     context.events.explain(LIFECYCLE, node, &Failure::Cloud(error));
 }
 
+fn warn_unknown(context: &Context, node: &Value, problem: &str) {
+    if is_due(context, node, Topic::Unknown, problem) {
+        warn!("error checking if node {} exists: {problem}", key(node).name);
+    }
+}
+
+/// Whether a line about a node is to be logged.
+fn is_due(context: &Context, node: &Value, topic: Topic, text: &str) -> bool {
+    context.lines.is_due(uid(node), topic, text, Instant::now())
+}
+
 /// Changes the shutdown taint of a node.
-async fn taint(context: &Context, node: &Value, change: impl Fn(&Value) -> Option<Value>) {
+async fn taint(context: &Context, node: &Value, change: impl Fn(&Value) -> Option<Value>, done: &str) {
     let name = key(node).name;
-    let changed = write::change::<Failure>(context, Part::Node, node, |node| Ok(change(node))).await;
-    if let Err(failure) = changed {
-        warn!("failed to apply shutdown taint to node {name}: {failure}");
-        context.events.explain(LIFECYCLE, node, &failure);
+    match write::change::<Failure>(context, Part::Node, node, |node| Ok(change(node))).await {
+        Ok(Some(_)) => info!("node {name}: {done}"),
+        Ok(None) => {}
+        Err(failure) => {
+            if is_due(context, node, Topic::Taint, &failure.to_string()) {
+                warn!("failed to apply shutdown taint to node {name}: {failure}");
+            }
+            context.events.explain(LIFECYCLE, node, &failure);
+        }
     }
 }
 
@@ -199,8 +218,9 @@ async fn delete(context: &Context, memory: &mut Memory, mut gone: Vec<Value>) {
         }
         return;
     }
-    // What was seen meanwhile counts: the deletion has the resource version of this state as its condition.
-    let now_of = |node: &Value| context.nodes.get(key(node).name).filter(|now| uid(now) == uid(node));
+    // What was seen meanwhile counts: the deletion has the resource version of this state as its condition. With a providerID that it did
+    // not have, the node has another instance than the one that was looked for.
+    let now_of = |node: &Value| context.nodes.get(key(node).name).filter(|now| write::is_same(now, node));
     gone = gone.iter().filter_map(now_of).filter(|node| lifecycle::step(node) == Step::Ask).collect();
     if let Some(guard) = &mut memory.guard {
         gone = allowed(context, guard, gone);
@@ -218,11 +238,15 @@ async fn delete(context: &Context, memory: &mut Memory, mut gone: Vec<Value>) {
 fn allowed(context: &Context, guard: &mut Guard, gone: Vec<Value>) -> Vec<Value> {
     let nodes = context.nodes.map(Node::of);
     let uids: Vec<_> = gone.iter().map(uid).collect();
-    let decision = guard.decide(Clocks::read(), &nodes, &context.cloud.schemes(), &uids);
+    let stale = context.nodes.problem().map(|problem| format!("the nodes may have changed, unseen: {problem}"));
+    let decision = guard.decide(Clocks::read(), &nodes, (&context.cloud.schemes(), &uids), stale.as_deref());
     for kept in &decision.waiting {
         if let Some(node) = gone.iter().find(|node| uid(node) == kept.uid) {
-            debug!("node {} is kept: {}", kept.node, kept.why);
-            context.events.warn(LIFECYCLE, node, reason::KEPT, guard::message(&kept.why, key(node).provider_id));
+            let message = guard.message(&kept.why, key(node).provider_id);
+            if is_due(context, node, Topic::Kept, &message) {
+                info!("node {}: {message}", kept.node);
+            }
+            context.events.warn(LIFECYCLE, node, reason::KEPT, message);
         }
     }
     let is_allowed = |node: &Value| decision.confirmed.iter().any(|entry| entry.uid == uid(node));
@@ -232,7 +256,10 @@ fn allowed(context: &Context, guard: &mut Guard, gone: Vec<Value>) -> Vec<Value>
 /// Deletes a node. Returns whether it may be deleted now.
 async fn attempt(context: &Context, node: &Value) -> bool {
     let name = key(node).name;
-    info!("deleting node since it is no longer present in cloud provider: {name}");
+    let is_announced = is_due(context, node, Topic::Deletion, "");
+    if is_announced {
+        info!("deleting node since it is no longer present in cloud provider: {name}");
+    }
     let message = format!("Deleting node {name} because it does not exist in the cloud provider");
     context.events.normal(LIFECYCLE, node, ATTEMPT, message);
     match write::delete(context, node).await {
@@ -243,7 +270,10 @@ async fn attempt(context: &Context, node: &Value) -> bool {
             false
         }
         Err(cause) => {
-            warn!("unable to delete node {name:?}: {cause}");
+            // Whoever reads the announcement alone takes the node for deleted.
+            if is_due(context, node, Topic::Refusal, &cause.to_string()) || is_announced {
+                warn!("unable to delete node {name:?}: {cause}");
+            }
             let message = format!("Failed deleting node {name}: {cause}");
             context.events.warn(LIFECYCLE, node, REFUSED, message);
             // Without an answer it may be deleted all the same.

@@ -68,6 +68,11 @@ impl Nodes {
         let _ = self.is_synced.subscribe().wait_for(|is_synced| *is_synced).await;
     }
 
+    /// Why the watch fails, if it does: what is known may be out of date.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.seen().problem().map(|problem| problem.error.clone())
+    }
+
     /// The node of this name.
     pub(super) fn get(&self, name: &str) -> Option<Value> {
         self.seen().get(name).cloned()
@@ -108,12 +113,14 @@ impl Nodes {
     }
 }
 
-/// Removes what takes most of the memory of a node, and is never read.
+/// Removes what is never read, which takes most of the memory of a node.
 fn strip(node: &mut DynamicObject) {
     node.metadata.managed_fields = None;
     if let Some(status) = node.data["status"].as_object_mut() {
-        for field in ["images", "volumesAttached", "volumesInUse", "runtimeHandlers"] {
-            status.remove(field);
-        }
+        status.retain(|field, _| matches!(field.as_str(), "addresses" | "conditions"));
+    }
+    if let Some(conditions) = node.data["status"]["conditions"].as_array_mut() {
+        // The others are about memory, disks and processes.
+        conditions.retain(|condition| condition["type"] == "Ready" || condition["type"] == "NetworkUnavailable");
     }
 }

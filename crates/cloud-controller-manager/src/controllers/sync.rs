@@ -110,7 +110,10 @@ async fn repair(context: &Context, node: &Value, since: Instant) -> Result<(), F
     {
         return Ok(());
     }
-    write::change(context, Part::Node, node, |node| Ok(initialize::repair(node))).await.map(drop)
+    if write::change::<Failure>(context, Part::Node, node, |node| Ok(initialize::repair(node))).await?.is_some() {
+        info!("node {}: corrected the labels", key(node).name);
+    }
+    Ok(())
 }
 
 /// The time since the creation of a node.

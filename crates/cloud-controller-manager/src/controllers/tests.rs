@@ -14,6 +14,7 @@ mod cloud;
 mod fake;
 mod initialization;
 mod lifecycle;
+mod log;
 
 /// A cluster and its cloud.
 struct World {
@@ -31,6 +32,7 @@ fn options(guard: Option<GuardOptions>) -> Options {
     Options {
         cloud: "fake".to_owned(),
         account: AccountId::default(),
+        account_place: Place::of(("kube-system", "ccm")),
         controllers: BTreeSet::from([Controller::CloudNode, Controller::CloudNodeLifecycle]),
         node_monitor_period: Duration::from_secs(5),
         node_status_update_frequency: Duration::from_secs(300),
@@ -69,15 +71,15 @@ impl World {
     /// A context for single passes, whose nodes are watched.
     async fn context(&self, options: Options) -> Arc<Context> {
         let client = self.api.client();
-        let name = CloudName { cloud: options.cloud.clone(), account: options.account.clone() };
         let context = Arc::new(Context {
             cloud: Cloud::new(Arc::new(self.cloud.clone())),
             nodes: Nodes::default(),
-            events: NodeEvents::new(Recorder::start(client.clone()), name),
+            events: NodeEvents::new(Recorder::start(client.clone()), options.name()),
             client,
             authority: self.authority(),
             writing: RwLock::default(),
             metrics: Metrics::new("fake"),
+            lines: Lines::default(),
             options,
         });
         let watching = Arc::clone(&context);

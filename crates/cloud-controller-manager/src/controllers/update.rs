@@ -6,7 +6,7 @@ use ccm_drivers::contract::Instance;
 use futures::StreamExt;
 use serde_json::Value;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     Context, passes,
@@ -75,5 +75,8 @@ async fn try_addresses(context: &Context, node: &Value, instance: &Instance) -> 
         let failed = |problem| Problem::NodeIp { node: key(node).name.to_owned(), problem };
         addresses::patch(node, &instance.addresses).map_err(failed)
     };
-    write::change(context, Part::Status, node, |node| Ok(patch(node)?)).await.map(drop)
+    if write::change(context, Part::Status, node, |node| Ok::<_, Failure>(patch(node)?)).await?.is_some() {
+        info!("node {}: updated the addresses", key(node).name);
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ use kube::{
 use serde_json::Value;
 
 use super::Context;
+use crate::node_events::key;
 
 /// The maximum number of attempts to change a node that others change meanwhile.
 const ATTEMPTS: usize = 20;
@@ -29,7 +30,8 @@ pub(super) enum Part {
 }
 
 /// Changes a node as `change` decides, from the state that is given. If others change it meanwhile, `change` decides again from the
-/// new state. Returns the new state, or `None` if there was nothing to change or the node is gone.
+/// new state, unless the node has got another providerID: then what was found about its instance is not about this node any more.
+/// Returns the new state, or `None` if there was nothing to change or the node is gone.
 pub(super) async fn change<E: From<Cause>>(
     context: &Context,
     part: Part,
@@ -55,15 +57,23 @@ pub(super) async fn change<E: From<Cause>>(
         let jitter = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
         tokio::time::sleep(PAUSE + PAUSE * jitter / 1000).await;
         match request::send(Some(REQUEST_TIMEOUT), nodes.get(name(&node))).await {
-            Ok(now) if now.metadata.uid.as_deref() == node["metadata"]["uid"].as_str() => {
-                node = request::to_value(&now);
+            Ok(now) => {
+                let now = request::to_value(&now);
+                // Another node has the name now, or the node another instance. The watch queues it.
+                if !is_same(&now, &node) {
+                    return Ok(None);
+                }
+                node = now;
             }
-            // Another node has the name now, and the watch queues it.
-            Ok(_) => return Ok(None),
             Err(cause) if cause.is_absent() => return Ok(None),
             Err(cause) => return Err(cause.into()),
         }
     }
+}
+
+/// Whether two states are of one node that has the same instance.
+pub(super) fn is_same(one: &Value, other: &Value) -> bool {
+    one["metadata"]["uid"] == other["metadata"]["uid"] && key(one).provider_id == key(other).provider_id
 }
 
 async fn send(

@@ -55,8 +55,12 @@ pub(crate) struct Chosen {
     pub(crate) not_supported: BTreeSet<Controller>,
 }
 
-/// Chooses as the library does: the first word about a controller decides, and without one `*` does. The error describes the problem.
+/// Chooses as the library does: the first word about a controller decides, and without one `*` does. Fails if a name is unknown, or if
+/// nothing would run: the process would seem to work, and initialize no node. The error describes the problem.
 pub(crate) fn choose(words: &[String]) -> Result<Chosen, String> {
+    if matches!(words, [only] if only.is_empty()) {
+        return Err(no_controller(words));
+    }
     let mut is_star = false;
     let mut choices: Vec<(Controller, bool)> = Vec::new();
     for word in words {
@@ -78,7 +82,19 @@ pub(crate) fn choose(words: &[String]) -> Result<Chosen, String> {
             chosen.not_supported.insert(controller);
         }
     }
+    if chosen.run.is_empty() {
+        return Err(no_controller(words));
+    }
     Ok(chosen)
+}
+
+fn no_controller(words: &[String]) -> String {
+    let supported = Controller::ALL.into_iter().filter(|one| one.is_supported());
+    format!(
+        "--controllers={} starts no controller: give * or one of those that this program has, {}",
+        words.join(","),
+        supported.map(Controller::name).collect::<Vec<_>>().join(" and ")
+    )
 }
 
 fn unknown(name: &str) -> String {
@@ -94,7 +110,7 @@ mod tests {
     #[test]
     fn controllers_are_chosen_as_in_the_library() {
         use Controller::{CloudNode, CloudNodeLifecycle, Route, Service};
-        let cases: [(&str, &[Controller], &[Controller]); 12] = [
+        let cases: [(&str, &[Controller], &[Controller]); 11] = [
             ("*", &[CloudNode, CloudNodeLifecycle], &[]),
             ("*,service", &[CloudNode, CloudNodeLifecycle], &[Service]),
             ("cloud-node", &[CloudNode], &[]),
@@ -103,17 +119,32 @@ mod tests {
             ("*,-service,-route", &[CloudNode, CloudNodeLifecycle], &[]),
             ("-service-lb-controller,*", &[CloudNode, CloudNodeLifecycle], &[]),
             ("*,-cloud-node-lifecycle", &[CloudNode], &[]),
-            ("-service", &[], &[]),
-            ("route", &[], &[Route]),
+            ("cloud-node,route", &[CloudNode], &[Route]),
             // The first one decides.
             ("cloud-node,-cloud-node", &[CloudNode], &[]),
-            ("-cloud-node,cloud-node-controller", &[], &[]),
+            ("-cloud-node,cloud-node-controller,*", &[CloudNodeLifecycle], &[]),
         ];
         for (given, run, not_supported) in cases {
             let words: Vec<_> = given.split(',').map(ToOwned::to_owned).collect();
             let expected =
                 Chosen { run: run.iter().copied().collect(), not_supported: not_supported.iter().copied().collect() };
             assert_eq!(choose(&words), Ok(expected), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_a_controller_does_not_start() {
+        for given in [
+            "service,route",
+            "-service",
+            "",
+            "-cloud-node,cloud-node-controller",
+            "*,-cloud-node,-cloud-node-lifecycle",
+        ] {
+            let words: Vec<_> = given.split(',').map(ToOwned::to_owned).collect();
+            let error = choose(&words).unwrap_err();
+            assert!(error.starts_with(&format!("--controllers={given} starts no controller: give *")), "{error}");
+            assert!(error.ends_with("cloud-node-controller and cloud-node-lifecycle-controller"), "{error}");
         }
     }
 

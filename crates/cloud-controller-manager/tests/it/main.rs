@@ -186,7 +186,12 @@ async fn with_another_account_nothing_is_done_and_an_event_on_the_lease_says_why
     let event = fixture.server.with(|state| state.events[0].clone());
     assert_eq!(event["reason"], "AccountChanged", "{event}");
     let message = event["message"].as_str().unwrap();
-    assert!(message.contains("\"acct-first\"") && message.contains(ACCOUNT), "{message}");
+    let fix = format!("kubectl --namespace kube-system annotate lease cloud-controller-manager {ACCOUNT}-");
+    for words in ["\"acct-first\"", "Lease kube-system/cloud-controller-manager", &fix] {
+        assert!(message.contains(words), "{words}: {message}");
+        assert!(process.log().contains(words), "{words}: {}", process.log());
+    }
+    assert!(message.len() < 1000, "it is not cut: {message}");
     process.signal("-TERM");
     assert!(process.end().await.success(), "{}", process.log());
     assert_eq!(fixture.server.with(|state| state.account().map(str::to_owned)).as_deref(), Some("acct-first"));
@@ -216,7 +221,7 @@ async fn wrong_credentials_are_an_event_and_a_corrected_file_ends_it() {
 
     // A file that cannot be read is no reason to end.
     fs::write(&config, "accounts: [").unwrap();
-    process.logs("failed to open the cloud fake: InvalidArgument").await;
+    process.logs("failed to use the cloud fake: InvalidArgument").await;
     write("fake-token");
     until("the account is kept", || fixture.server.with(|state| has_account(state))).await;
     assert!(!process.log().contains("fake-token"));
@@ -269,6 +274,7 @@ async fn a_refused_start_says_what_is_right() {
         (vec!["--cloud-provider=dokcer"], 1, "there is no driver \"dokcer\" (did you mean `docker`?)"),
         (vec!["--cloud-provider=aws"], 1, "the drivers are docker, fake"),
         (vec!["--cloud-provider=fake", "--controllers=x"], 2, "there is no controller \"x\""),
+        (vec!["--cloud-provider=fake", "--controllers=service,route"], 2, "starts no controller: give * or one of"),
         (vec!["--cloud-provider=fake", "--cloud-config", &missing], 1, "failed to read"),
         (vec!["--cloud-provider=fake", "--kubeconfig", &missing], 1, "failed to read the kubeconfig"),
         (vec!["--cloud-provider=fake", "--driver=/cloud-providers/x@sha256:00"], 2, "sha256"),
@@ -276,6 +282,7 @@ async fn a_refused_start_says_what_is_right() {
         let mut process = fixture.start(&arguments);
         assert_eq!(process.end().await.code(), Some(code), "{arguments:?}: {}", process.log());
         process.logs(expected).await;
+        assert!(process.log().matches(&missing).count() <= 1, "{}", process.log());
     }
     let mut process = fixture.start(&fixture.demanding_driver());
     assert_eq!(process.end().await.code(), Some(1), "{}", process.log());

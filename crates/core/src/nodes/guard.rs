@@ -42,13 +42,13 @@ const FRESH: SignedDuration = SignedDuration::from_secs(330);
 
 /// The time for which a pod of the cloud-controller-manager must have led. A changed input restarts the pod, so the inputs have not changed
 /// meanwhile. This time is longer than [`FRESH`], so all Events that count come from this leader.
-const MIN_LEADING_TIME: SignedDuration = SignedDuration::from_mins(10);
+pub const MIN_LEADING_TIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// The time for which deletions count toward the limit.
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
+pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// The maximum number of nodes that are confirmed at a time, besides the nodes that users have allowed.
-const MOST: usize = 256;
+pub const MOST: usize = 256;
 
 /// The maximum length of the list in the policy. The API server accepts expressions of 100,000 characters.
 const LONGEST_LIST: usize = 90_000;

@@ -20,7 +20,11 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
     let (mut kubeconfig, name) = match &access.kubeconfig {
         Some(path) => {
             let name = path.display().to_string();
-            let read = Kubeconfig::read_from(path).map_err(without_values);
+            let read = Kubeconfig::read_from(path).map_err(|error| match error {
+                // It has the path, too.
+                KubeconfigError::ReadConfig(cause, _) => cause.into(),
+                error => without_values(error),
+            });
             (read.with_context(|| format!("failed to read the kubeconfig {name}"))?, name)
         }
         None if is_there() => {

@@ -61,6 +61,12 @@ impl State {
         self.tell("DELETED", &node);
     }
 
+    /// Ends all watches, and refuses new ones.
+    pub(super) fn stop_watches(&mut self) {
+        self.refusals.insert("WATCH", (500, "no watches".to_owned()));
+        self.watchers.clear();
+    }
+
     fn tell(&mut self, kind: &str, node: &Value) {
         let event = json!({"type": kind, "object": node});
         self.watchers.retain(|watcher| watcher.unbounded_send(event.clone()).is_ok());
@@ -161,6 +167,9 @@ impl ApiServer {
         assert!(uri.query().is_some_and(|query| query.contains("sendInitialEvents=true")), "{uri}");
         let (sender, changes) = unbounded();
         let mut state = self.state();
+        if let Some((code, message)) = state.refusals.get("WATCH") {
+            return status(*code, message);
+        }
         let mut first: Vec<_> = state.nodes.values().map(|node| json!({"type": "ADDED", "object": node})).collect();
         first.push(json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Node", "metadata": {
             "resourceVersion": state.version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"},

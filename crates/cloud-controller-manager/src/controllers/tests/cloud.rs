@@ -1,6 +1,9 @@
 //! A driver that answers what a test says.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use ccm_drivers::contract::{
@@ -17,6 +20,8 @@ pub(super) struct Script {
     pub(super) get: Option<Error>,
     pub(super) list: Option<Error>,
     pub(super) verify: Option<Error>,
+    /// Happens while the account is verified, which takes a second then.
+    pub(super) meanwhile: Option<Box<dyn FnOnce() + Send>>,
     pub(super) calls: Vec<String>,
 }
 
@@ -62,6 +67,11 @@ impl Driver for Scripted {
 #[async_trait]
 impl Account for Scripted {
     async fn verify(&self) -> Result<AccountInfo> {
+        let meanwhile = self.0.lock().unwrap().meanwhile.take();
+        if let Some(change) = meanwhile {
+            change();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         let mut script = self.0.lock().unwrap();
         script.calls.push("verify".to_owned());
         let account = AccountInfo { id: "acct".to_owned(), name: String::new(), sub_accounts: Vec::new() };

@@ -94,6 +94,22 @@ async fn another_node_of_the_same_name_never_gets_what_was_decided_for_the_first
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_gets_a_provider_id_meanwhile_gets_nothing_of_the_instance_of_its_name() {
+    let world = World::new(&["a"]);
+    world.api.state().put(new_node("a"));
+    let mut is_first = true;
+    world.api.state().before_write = Some(Box::new(move |state| {
+        if std::mem::take(&mut is_first) {
+            state.change("a", |node| node["spec"]["providerID"] = "fake:///other".into());
+        }
+    }));
+    world.run(cloud_node());
+    world.until("it is explained", |api| api.reasons("a") == ["InstanceNotFound"]).await;
+    assert_eq!(world.api.writes(), ["PATCH a 409"]);
+    assert_eq!(world.api.node("a")["metadata"]["labels"], json!({"own": "1"}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_keeps_the_taint_is_explained_and_heals() {
     let world = World::new(&[]);
     world.api.state().put(new_node("a"));

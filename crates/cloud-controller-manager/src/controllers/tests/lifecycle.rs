@@ -256,6 +256,23 @@ async fn a_node_without_a_provider_id_is_looked_for_by_its_name() {
     assert_eq!(world.api.writes(), ["DELETE a 200"]);
 }
 
+/// Its instance was not found by its name; the one of the providerID was never looked for.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gets_a_provider_id_before_its_deletion_stays() {
+    let (world, mut memory) = (World::new(&["b"]), Memory::default());
+    world.api.state().put(node("a", "Unknown"));
+    let context = world.context(options(None)).await;
+    passes(&context, &mut memory, 1).await;
+    let api = world.api.clone();
+    world.cloud.with(|script| {
+        script.meanwhile =
+            Some(Box::new(move || api.state().change("a", |node| node["spec"]["providerID"] = "fake:///b".into())));
+    });
+    passes(&context, &mut memory, 3).await;
+    assert!(world.cloud.calls().contains(&"verify".to_owned()));
+    assert_eq!(world.api.writes(), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_list_answers_for_several_nodes_and_only_missing_ones_are_asked_for() {
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
@@ -299,6 +316,12 @@ async fn the_guard_keeps_nodes_with_a_reason_and_lets_others_go() {
         monotonic: monotonic.checked_sub(Duration::from_secs(660)).unwrap(),
     };
     memory.guard = Some(Guard::new(&figures, since));
+    world.api.state().stop_watches();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    passes(&context, &mut memory, 1).await;
+    assert_eq!(world.api.writes(), [""; 0], "the nodes may have changed, unseen");
+    world.api.state().refusals.clear();
+    tokio::time::sleep(Duration::from_secs(60)).await;
     passes(&context, &mut memory, 1).await;
     assert_eq!(world.api.writes(), ["DELETE a 200"]);
     passes(&context, &mut memory, 3).await;

@@ -112,7 +112,7 @@ fn our_own_lines_show_who_leads_and_whether_the_api_server_was_reached() {
         (format!("failed to renew the lease: {refused} lease=\"{LEASE}\""), true),
         (format!("failed to watch nodes: {refused}"), true),
         (format!("failed to acquire the lease {LEASE}: leases is forbidden"), false),
-        (format!("failed to open the cloud docker: {refused}"), false),
+        (format!("failed to use the cloud docker: {refused}"), false),
     ] {
         assert_eq!(own(&line).api_server.is_some(), is_it, "{line}");
     }

@@ -1,0 +1,122 @@
+//! What the log has about nodes at the default verbosity: a line for each change, and none for a pass that finds the same again.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use ccm_drivers::contract::{Error, ErrorKind, State};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+use super::{
+    super::monitor::{Memory, pass},
+    *,
+};
+use crate::guard::{Clocks, Guard};
+
+/// The lines of this crate.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// Returns the lines since the last time.
+    fn lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO && metadata.target().starts_with("ccm_cloud_controller_manager")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Runs passes until just before a minute is over, and returns their lines.
+async fn lines(context: &Context, memory: &mut Memory, log: &Log) -> Vec<String> {
+    for _ in 0..11 {
+        pass(context, memory).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    log.lines()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_has_one_line_for_each_change_of_a_node() {
+    let (log, figures) =
+        (Log::default(), GuardOptions { min_not_ready: Duration::from_secs(600), max_per_hour: 1, max_percent: 50 });
+    let _set = tracing::subscriber::set_default(log.clone());
+    let world = World::new(&["b", "c"]);
+    for (name, ready) in [("a", "Unknown"), ("b", "Unknown"), ("c", "True")] {
+        world.api.state().put(known_node(name, ready));
+    }
+    let context = world.context(options(Some(figures.clone()))).await;
+    let mut memory = Memory::default();
+    memory.guard = Some(Guard::new(&figures, Clocks::read()));
+    let kept = lines(&context, &mut memory, &log).await;
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(
+        kept[0].starts_with("node a: ") && kept[0].contains("the Node is kept: this process must have led"),
+        "{kept:?}"
+    );
+    assert_eq!(lines(&context, &mut memory, &log).await, [""; 0], "also not each minute");
+
+    world.cloud.with(|script| script.instances[0].state = State::Stopped);
+    assert_eq!(lines(&context, &mut memory, &log).await, ["node b: added the shutdown taint: its instance is stopped"]);
+    world.api.state().change("b", |node| node["status"]["conditions"][0]["status"] = "True".into());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(lines(&context, &mut memory, &log).await, ["node b: removed the shutdown taint: it is ready"]);
+
+    let wrong = "the credentials belong to the account \"B\", but the account was \"A\" when it was first used";
+    world.cloud.with(|script| script.get = Some(Error::new(ErrorKind::InvalidCredentials, wrong)));
+    let unknown = [format!("error checking if node a exists: InvalidCredentials: {wrong}")];
+    assert_eq!(lines(&context, &mut memory, &log).await, unknown);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(lines(&context, &mut memory, &log).await, unknown, "the operator reads a line of the last two minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_deletion_is_logged_once_a_minute_with_its_announcement() {
+    let log = Log::default();
+    let _set = tracing::subscriber::set_default(log.clone());
+    let world = World::new(&["b"]);
+    world.api.state().put(known_node("a", "Unknown"));
+    let (context, mut memory) = (world.context(options(None)).await, Memory::default());
+    world.api.state().refusals.insert("DELETE", (403, "no".to_owned()));
+    let both = lines(&context, &mut memory, &log).await;
+    assert_eq!(both.len(), 2, "{both:?}");
+    assert_eq!(both[0], "deleting node since it is no longer present in cloud provider: a");
+    assert!(both[1].starts_with("unable to delete node \"a\": ") && both[1].contains("no"), "{both:?}");
+    // The text changes, and the announcement comes again before a minute is over for the new one.
+    world.api.state().refusals.insert("DELETE", (403, "never".to_owned()));
+    let all = lines(&context, &mut memory, &log).await;
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert!(all[0].contains("never") && all[1] == both[0] && all[2].contains("never"), "{all:?}");
+}
