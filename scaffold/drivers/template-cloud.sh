@@ -131,9 +131,9 @@ instance_create() {
     [ -n "$called" ] || fail InvalidArgument "it is empty" field name
     printf '%s' "$arguments" | jq -e '.labels // {} | all(keys[]; startswith("ccm-operator.dev/") | not)' >/dev/null ||
         fail InvalidArgument "labels that begin with ccm-operator.dev/ are the driver's own" field labels
-    printf '%s' "$arguments" | jq -e '.options // {} == {}' >/dev/null ||
+    printf '%s' "$arguments" | jq -e '(.options // {}) == {}' >/dev/null ||
         fail InvalidArgument "there are no options" field options
-    printf '%s' "$arguments" | jq -e '.networks // [] == []' >/dev/null ||
+    printf '%s' "$arguments" | jq -e '(.networks // []) == []' >/dev/null ||
         fail InvalidArgument "there are no networks" field networks
 
     # If a real cloud needs several requests, and one of them failed the last time, go on here.
@@ -161,7 +161,7 @@ instance_create() {
                 {type: "InternalIP", address: "10.0.\(.next / 250 % 250 | floor).\(.next % 250 + 1)"}
             ],
             owner: $arguments.key, digest: $arguments.digest
-        } + if $arguments.cluster // "" == "" then {} else {cluster: $arguments.cluster} end] | .next += 1'
+        } + if ($arguments.cluster // "") == "" then {} else {cluster: $arguments.cluster} end] | .next += 1'
     succeed "$(cloud --arg id "$id" '{instance: (.instances[] | select(.id == $id) | del(.digest))}')"
 }
 

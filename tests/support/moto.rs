@@ -56,6 +56,8 @@ impl Cloud {
         let (python, dir) = (artifacts::moto().await?, process::temp_dir()?);
         let mut command = Command::new(&python);
         command.args(["-m", "moto.server", "--host", host, "--port", &port.to_string()]);
+        // Otherwise it makes instances of any image and type.
+        command.env("MOTO_ENABLE_AMI_VALIDATION", "true").env("MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "true");
         let moto = Process::spawn("moto", command, &dir.path().join("moto.log"))?;
         let listens = async || Ok(Some(TcpStream::connect((host, port)).await.map(drop)?));
         eventually("moto listens", LIMIT, listens).await.with_context(|| moto.log())?;

@@ -5,7 +5,11 @@ use std::{
     future::pending,
     io::{self, IsTerminal},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -70,6 +74,9 @@ impl Activity {
     }
 }
 
+/// Whether an operation has taken the signals over.
+static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// SIGINT, SIGTERM and SIGHUP.
 pub(crate) struct Ends {
     interrupt: Signal,
@@ -81,6 +88,11 @@ pub(crate) struct Ends {
 impl Ends {
     /// Takes the signals over: from now on they end nothing by themselves.
     pub(crate) fn take() -> io::Result<Self> {
+        ARE_TAKEN.store(true, Ordering::SeqCst);
+        Self::listen()
+    }
+
+    fn listen() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -112,6 +124,19 @@ impl Ends {
             () = tokio::task::yield_now() => None,
         }
     }
+}
+
+/// Waits for a signal that ends process 1, as in a container without an init, and returns the exit code for it. The kernel ends that
+/// process by none, and any other one itself, also one that waits for its input.
+pub(crate) async fn ended_by_signal() -> io::Result<u8> {
+    if process::id() == 1 {
+        let mut ends = Ends::listen()?;
+        let code = ends.next().await;
+        if !ARE_TAKEN.load(Ordering::SeqCst) {
+            return Ok(code);
+        }
+    }
+    pending().await
 }
 
 /// Whether SIGHUP is ignored, as nohup arranges it.

@@ -17,10 +17,11 @@ use tokio::runtime::Runtime;
 use tracing::warn;
 
 use crate::{
-    activity::Activity,
+    activity::{self, Activity},
     failure::{DONE, exit_codes},
     flags::{General, argument, given},
     operations::{Call, Operation},
+    terminal::WIDE,
     version::VERSION,
 };
 
@@ -50,7 +51,7 @@ after each exit code.
 fn command(drivers: &Drivers) -> Command {
     let program = DriverFlags::augment_args(Command::new(NAME))
         .version(VERSION)
-        .max_term_width(100)
+        .max_term_width(WIDE)
         .after_help(exit_codes() + NOTES)
         .subcommand_required(true)
         .arg_required_else_help(true);
@@ -65,13 +66,18 @@ fn of_driver(driver: &dyn DriverType) -> Command {
     let command = Command::new(name.clone());
     let command = General::augment_args(command).subcommand_required(true).arg_required_else_help(true);
     let command = command.args(settings(driver).map(|setting| argument(&name, setting)));
-    let command = Operation::augment_subcommands(command).about(driver.summary().to_owned()).after_help(CODES);
+    let command = Operation::augment_subcommands(command).about(summary(driver).to_owned()).after_help(CODES);
     let options = options(driver);
     command.mut_subcommands(|operation| {
         let takes_options = operation.get_arguments().any(|argument| argument.get_long() == Some("option"));
         let options = if takes_options { options.as_str() } else { "" };
         operation.after_help(format!("{options}{CODES}"))
     })
+}
+
+/// The summary of a driver, as other commands are summarized: without a full stop.
+fn summary(driver: &dyn DriverType) -> &str {
+    driver.summary().trim_end_matches('.')
 }
 
 /// The help of the options that only a driver has; empty if it has none.
@@ -162,7 +168,12 @@ fn run_driver(
         // Lines of the log would be written into the line of progress.
         if is_traced { call.run(&operation).await } else { call.activity.during(call.run(&operation)).await }
     };
-    runtime.block_on(run)
+    runtime.block_on(async {
+        tokio::select! {
+            done = run => done,
+            code = activity::ended_by_signal() => code.context("failed to listen for signals"),
+        }
+    })
 }
 
 #[cfg(test)]

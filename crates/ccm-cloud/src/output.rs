@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::{
-    terminal::print,
+    terminal::{print, width},
     text::{
         output::{self, printable},
         yaml,
@@ -49,10 +49,10 @@ impl Format {
     }
 }
 
-/// Formats a table of untrusted texts: each cell is on one line and controls no terminal.
+/// Formats a table of untrusted texts that fits the terminal: each cell is on one line and controls no terminal.
 pub(crate) fn table<const N: usize>(titles: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let rows: Vec<_> = rows.into_iter().map(|row| row.map(|cell| on_one_line(&cell))).collect();
-    output::table(titles, &rows)
+    output::table_within(width(), titles, &rows)
 }
 
 /// Formats fields and their values, one in a line. Fields without a value are left out.

@@ -13,6 +13,9 @@ use crate::text::output::printable;
 /// The width of a terminal that does not know its own, in characters.
 const NARROW: usize = 80;
 
+/// The maximum width of texts for people, in characters: longer lines are hard to read.
+pub(crate) const WIDE: usize = 100;
+
 /// Whether a line of progress is on the terminal.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 
@@ -23,6 +26,11 @@ pub(crate) fn draw(line: &str) {
     let line = fitted(line, width);
     let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());
     IS_DRAWN.store(!line.is_empty(), Ordering::Relaxed);
+}
+
+/// The width of a table on standard output: that of the terminal if it is narrow.
+pub(crate) fn width() -> usize {
+    terminal_size_of(io::stdout()).map_or(WIDE, |(Width(width), _)| WIDE.min(width.into()))
 }
 
 /// Cuts a line of progress, which could not be removed if the terminal wrapped it.

@@ -229,8 +229,9 @@ pub trait Instances: Send + Sync {
 
     /// Makes an instance and starts it. Repeated with the same key and the same rest it returns the same instance; with the
     /// same key or name and another rest it is `AlreadyExists`. The cluster is no part of the comparison. An empty key or name is
-    /// `InvalidArgument` of the field, and so is a label that begins with [`Marks::PREFIX`], of `labels`. A failure after something
-    /// was made carries the id. Nothing of one call is left for the next.
+    /// `InvalidArgument` of the field, and so are a region, zone, image, instance type or network that does not exist, and a label that
+    /// begins with [`Marks::PREFIX`], of `labels`. A failure after something was made carries the id. Nothing of one call is left for
+    /// the next.
     async fn create(&self, spec: &InstanceSpec) -> Result<Instance>;
 
     /// Deletes an instance and what was made with it. One that is gone is a success. One without [`Marks`] of an owner, which

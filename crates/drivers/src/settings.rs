@@ -47,7 +47,7 @@ impl Kind {
         match self {
             Self::Text => "TEXT",
             Self::Boolean => "BOOLEAN",
-            Self::Integer => "NUMBER",
+            Self::Integer => "INTEGER",
             Self::Duration => "DURATION",
             Self::List => "LIST",
             Self::Path => "PATH",

@@ -19,12 +19,17 @@ import time
 import traceback
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Optional
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-import boto3
-import botocore.exceptions
-import botocore.parsers
-from botocore.config import Config
+try:
+    import boto3
+    import botocore.exceptions
+    import botocore.parsers
+    from botocore.config import Config
+except ImportError as problem:
+    advice = f"install boto3 for {sys.executable} (Debian: python3-boto3), or put a Python that has it into the driver's first line"
+    json.dump({"protocolVersion": 1, "error": {"class": "Internal", "message": f"{problem}: {advice}"}}, sys.stdout)
+    sys.exit()
 
 VERSION = "1.0.0"
 # The labels that belong to the driver, and the tags that it keeps them in.
@@ -179,6 +184,7 @@ FIELDS = {
 }
 
 
+NO_URL = "endpointURL has to be a whole URL, such as http://127.0.0.1:5000 or https://ec2.example"
 # What boto3 raises.
 ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError, botocore.parsers.ResponseParserError)
 
@@ -210,6 +216,9 @@ def failure_of_code(code: str, response: dict[str, Any], message: str) -> Failur
         return Failure("RateLimited", message)
     if code in UNAVAILABLE or response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
         return Failure("Unavailable", message)
+    # RunInstances has no code of its own for a type that does not exist.
+    if code == "InvalidParameterValue" and "InstanceType" in message:
+        return invalid("instanceType", message)
     if code == "IdempotentParameterMismatch":
         return Failure("AlreadyExists", message)
     for beginning, field in FIELDS.items():
@@ -236,9 +245,7 @@ class Cloud:
         if any(keys) and not all(keys[:2]):
             # Otherwise the role of the machine would be used, which may be another account.
             raise Failure("InvalidCredentials", "accessKeyID and secretAccessKey have to be set both, or none of them")
-        # Messages of boto3 have the URL. A password in it is none of AWS.
-        if re.search("//[^/?#]*@", self.settings.get("endpointURL", "")):
-            raise invalid("endpointURL", "endpointURL has a user: AWS knows access keys only")
+        endpoint_url(self.settings)
         session = boto3.session.Session(*keys, region_name=self.region)
         # The caller repeats what failed: no attempts of its own.
         config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"total_max_attempts": 1})
@@ -248,7 +255,7 @@ class Cloud:
         except botocore.exceptions.InvalidRegionError as error:
             raise invalid("region", f"AWS: {error}") from None
         except ValueError:
-            raise invalid("endpointURL", "endpointURL is no URL") from None
+            raise invalid("endpointURL", NO_URL) from None
         identity = sts.get_caller_identity()
         # In another region all instances would seem to be gone, so it is another account.
         self.account = f"{text_of(identity, 'Account')}/{self.region}"
@@ -285,6 +292,25 @@ class Cloud:
     def zones(self) -> list[str]:
         zones = list_of(self.ec2.describe_availability_zones(), "AvailabilityZones")
         return [zone["ZoneName"] for zone in zones if zone.get("RegionName", self.region) == self.region]
+
+
+def endpoint_url(settings: dict[str, str]) -> Optional[SplitResult]:
+    """Returns the URL of all services, or nothing if they are those of AWS."""
+    text = settings.get("endpointURL")
+    if not text:
+        return None
+    # Messages of boto3 have the URL. A password in it is none of AWS.
+    if re.search("//[^/?#]*@", text):
+        raise invalid("endpointURL", "endpointURL has a user: AWS knows access keys only")
+    try:
+        url = urlsplit(text)
+        # A port that is no number is an error when it is read.
+        is_url = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise invalid("endpointURL", NO_URL)
+    return url
 
 
 def text_of(answer: dict[str, Any], key: str) -> str:
@@ -618,8 +644,8 @@ def endpoint(request: Request) -> dict[str, Any]:
     """The place of endpointURL. Without it, each service of AWS has its own; with TLS, no other place has the certificate."""
     through = fields(request.arguments.get("through", {}), {"tcp", "unix"}, "through")
     settings = dict(request.settings)
-    url = urlsplit(settings.get("endpointURL", ""))
-    if url.scheme != "http" or not url.hostname:
+    url = endpoint_url(settings)
+    if url is None or url.scheme != "http":
         return {"endpoint": None, "settings": settings}
     if "tcp" in through:
         place = fields(through["tcp"], {"host", "port"}, "tcp")

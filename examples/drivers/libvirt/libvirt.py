@@ -25,7 +25,12 @@ from typing import Any, Callable, Iterator, Optional
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.sax.saxutils import escape, quoteattr
 
-import libvirt
+try:
+    import libvirt
+except ImportError as problem:
+    advice = f"install it for {sys.executable} (Debian: python3-libvirt), or put a Python that has it into the driver's first line"
+    json.dump({"protocolVersion": 1, "error": {"class": "Internal", "message": f"{problem}: {advice}"}}, sys.stdout)
+    sys.exit()
 
 VERSION = "1.0.0"
 # libvirt has neither regions nor zones: the host is one of each.

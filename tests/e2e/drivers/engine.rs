@@ -100,7 +100,7 @@ pub(super) async fn report_of(mut command: Command) -> Result<Value> {
     let report: Value = serde_json::from_str(&text[0]).with_context(|| text.concat())?;
     let failed = results(&report).filter(|(_, outcome, _)| *outcome == "failed");
     let failed: Vec<_> = failed.map(|(id, _, why)| format!("{id}: {why}")).collect();
-    ensure!(output.status.success() && failed.is_empty(), "{failed:#?}\n{}", text[1]);
+    ensure!(output.status.success() && failed.is_empty(), "{failed:#?}, left: {}\n{}", report["left"], text[1]);
     Ok(report)
 }
 

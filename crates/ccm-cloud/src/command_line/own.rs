@@ -1,5 +1,7 @@
 //! The commands without a driver.
 
+use std::iter;
+
 use anyhow::anyhow;
 use ccm_all_drivers::{Drivers, settings};
 use ccm_drivers::contract::DriverType;
@@ -7,7 +9,7 @@ use clap::{Command, Subcommand};
 use clap_complete::Shell;
 use serde::Serialize;
 
-use super::{NAME, new_driver};
+use super::{NAME, new_driver, summary};
 use crate::{
     output::{Output, table},
     terminal::print,
@@ -80,17 +82,18 @@ fn list(drivers: &'static Drivers, output: Output) -> anyhow::Result<()> {
             options: driver.options().len(),
             path: program.map(|program| program.path().display().to_string()),
             digest: program.map(|program| format!("sha256:{}", program.digest())),
-            summary: driver.summary(),
+            summary: summary(driver),
         }
     };
     let rows: Vec<_> = drivers.all().map(row).collect();
     output.print(&rows, || {
         let row = |Row { name, settings, options, path, digest, summary }: &Row| {
-            let program = path.as_ref().zip(digest.as_ref()).map(|(path, digest)| format!("{path}@{digest}"));
-            let program = program.unwrap_or_else(|| "built in".to_owned());
-            [(*name).to_owned(), settings.to_string(), options.to_string(), program, (*summary).to_owned()]
+            let first = [(*name).to_owned(), settings.to_string(), options.to_string(), (*summary).to_owned()];
+            let program = path.as_ref().zip(digest.as_ref()).map(|(path, digest)| format!("{path} {digest}"));
+            // Both are long words, and only the last column has room for them.
+            iter::once(first).chain(program.map(|program| ["", "", "", &program].map(str::to_owned)))
         };
-        table(["NAME", "SETTINGS", "OPTIONS", "PROGRAM", "SUMMARY"], rows.iter().map(row))
+        table(["NAME", "SETTINGS", "OPTIONS", "SUMMARY AND PROGRAM"], rows.iter().flat_map(row))
     })
 }
 

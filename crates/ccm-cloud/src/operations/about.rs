@@ -1,6 +1,6 @@
 //! What a driver can do, and its settings. Asks nothing of the cloud.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use ccm_all_drivers::settings;
 use ccm_drivers::{
@@ -95,13 +95,16 @@ pub(super) fn config(call: &Call, args: &ConfigArgs) -> anyhow::Result<u8> {
     args.output.print(&all, || {
         let row = |Set { declaration, value, source }: &Set| {
             let Declaration { name, variable, kind, required, secret, help, .. } = declaration.clone();
-            let notes = [required.then_some("Required. "), secret.then_some("Secret. ")];
-            let help = notes.into_iter().flatten().collect::<String>() + &help;
-            let value =
-                value.as_ref().zip(*source).map(|(value, source)| format!("{value} ({source})")).unwrap_or_default();
-            [name, variable, kind.placeholder().to_lowercase(), value, help]
+            let kind = kind.placeholder().to_lowercase();
+            let notes = [Some(kind.as_str()), required.then_some("required"), secret.then_some("secret")];
+            let notes = notes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let value = value.as_ref().zip(*source).map(|(value, source)| format!("{value} ({source})"));
+            // Both are long, and only the last column has room for them.
+            let lines = value.into_iter().chain([format!("{notes}: {help}")]);
+            let names = iter::once([name, variable]).chain(iter::repeat_with(<[String; 2]>::default));
+            names.zip(lines).map(|([name, variable], line)| [name, variable, line])
         };
-        table(["NAME", "VARIABLE", "TYPE", "VALUE", "HELP"], all.iter().map(row))
+        table(["NAME", "VARIABLE", "VALUE, TYPE AND HELP"], all.iter().flat_map(row))
     })?;
     Ok(DONE)
 }

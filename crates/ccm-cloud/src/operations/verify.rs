@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use ccm_drivers::{
     conformance::{self, CHECKS, Plan, clean_up, instance_names},
-    contract::{Driver, Instance},
+    contract::{Driver, Instance, InstanceSpec},
     middleware::Session,
     settings::{READ_ONLY, TIMEOUT},
 };
@@ -62,6 +62,9 @@ pub(crate) struct VerifyArgs {
     format: ReportFormat,
 }
 
+/// The cluster that the instances of a run belong to, so that a driver which loses it is found. It is no UID, so no sweep takes them.
+const CLUSTER: &str = "ccm-cloud-verify";
+
 /// The pause before what a canceled request may still have made is looked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -87,7 +90,7 @@ pub(super) async fn run(call: &Call, args: &VerifyArgs) -> anyhow::Result<u8> {
     let plan = Plan {
         driver: call.driver,
         values: &values,
-        template: args.template.spec(call.driver)?,
+        template: InstanceSpec { cluster: CLUSTER.to_owned(), ..args.template.spec(call.driver)? },
         other_image: args.other_image.clone(),
         wrong_credentials,
         read_only: values.is(READ_ONLY),

@@ -124,7 +124,14 @@ fn drivers_are_listed_with_path_and_digest() {
     assert_eq!((&row["path"], &row["digest"]), (&json!(path), &json!(format!("sha256:{}", driver.digest()))));
     assert!(rows[0]["path"].is_null() && rows[0]["digest"].is_null());
     let table = Done::of(driver.command(&words[..5]).output().unwrap()).good();
-    assert!(table.contains(&driver.digest()) && table.contains("built in"), "{table}");
+    assert!(table.contains(&format!(" sha256:{}\n", driver.digest())) && table.contains(text(&path)), "{table}");
+    let is_wide = |line: &&str| line.split_whitespace().count() > 1 && line.chars().count() > 100;
+    assert!(!table.lines().any(|line| is_wide(&line)), "{table}");
+    // As those of the other commands. The driver declares a sentence.
+    for list in [table, Done::of(driver.command(&["--help"]).output().unwrap()).good()] {
+        assert!(list.contains("Containers of Docker Engines\n") && list.contains("for tests\n"), "{list}");
+    }
+    assert_eq!(row["summary"], "Instances of my-cloud");
 }
 
 #[test]

@@ -34,6 +34,14 @@ fn a_change_that_breaks_a_new_driver_fails_a_check() {
         ("sh", "and .digest == $arguments.digest)", ")", "I1"),
         ("sh", "[ \"$found\" != gone ]", "[ \"$found\" != gone ] || fail NotFound gone id x", "I2"),
         ("sh", "$token\" = \"$right\" ]", "$token\" != x ]", "I7"),
+        ("sh", "($arguments.cluster // \"\") == \"\"", "$arguments.cluster // \"\" == \"\"", "I11"),
+        ("sh", "(.networks // []) == []", ".networks // [] == []", "I19"),
+        (
+            "python",
+            "if region in (\"\", one[\"region\"]) and zone in (\"\", one[\"id\"])]",
+            "if region in (\"\", one[\"region\"])]",
+            "I19",
+        ),
     ] {
         let driver = Driver::new("my-cloud", language);
         driver.edit(from, to);
@@ -183,6 +191,63 @@ fn nothing_is_overwritten_and_a_name_has_to_be_free() {
     assert!(printed.contains("my-cloud/my-cloud.py") && printed.contains("cd my-cloud"), "{printed}");
     let mode = fs::metadata(parent.path().join("my-cloud/my-cloud.py")).unwrap().permissions().mode();
     assert!(mode & 0o100 != 0 && mode & 0o022 == 0, "{mode:o}");
+}
+
+/// Runs an example in Python with a request, and returns the error that it answers with.
+fn refused(example: &str, python: &[&str], request: &Value) -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/drivers").join(example);
+    let mut command = Command::new("python3");
+    command.arg("-I").args(python).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut driver = command.spawn().unwrap();
+    driver.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
+    let output = driver.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["error"].clone()
+}
+
+#[test]
+fn the_examples_in_python_say_which_module_they_lack() {
+    let describe = json!({"protocolVersion": 1, "operation": "describe"});
+    for (example, module, package) in
+        [("aws/aws.py", "boto3", "python3-boto3"), ("libvirt/libvirt.py", "libvirt", "python3-libvirt")]
+    {
+        // Without what is installed besides Python.
+        let error = refused(example, &["-S"], &describe);
+        assert_eq!(error["class"], "Internal");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("No module named '{module}': install ")), "{message}");
+        assert!(message.contains(package) && message.contains("first line"), "{message}");
+    }
+}
+
+/// Runs a driver without AWS's client, which is not asked for anything.
+const WITHOUT_BOTO3: &str = "
+import runpy, sys
+from unittest.mock import MagicMock
+for name in 'boto3', 'botocore', 'botocore.config', 'botocore.exceptions', 'botocore.parsers':
+    sys.modules[name] = MagicMock()
+runpy.run_path(sys.argv[1], run_name='__main__')
+";
+
+#[test]
+fn the_example_for_aws_refuses_what_is_no_url() {
+    let error_of = |url: &str| {
+        let settings = json!({"region": "us-east-1", "endpointURL": url});
+        let request = json!({"protocolVersion": 1, "operation": "endpoint", "settings": settings});
+        refused("aws/aws.py", &["-c", WITHOUT_BOTO3], &request)
+    };
+    for url in ["", "http://127.0.0.1:5000", "https://ec2.example/path", "HTTP://[::1]"] {
+        assert_eq!(error_of(url), Value::Null, "{url}");
+    }
+    for url in
+        ["localhost:5000", "ec2.example", "ftp://ec2.example", "http://", "http://[", "http://a:b", "http://a:70000"]
+    {
+        let error = error_of(url);
+        assert_eq!((&error["class"], &error["field"]), (&json!("InvalidArgument"), &json!("endpointURL")), "{url}");
+        assert!(error["message"].as_str().unwrap().contains("such as http://127.0.0.1:5000"), "{error}");
+    }
+    let error = error_of("http://user:hidden@127.0.0.1:5000");
+    assert!(error["field"] == "endpointURL" && !error.to_string().contains("hidden"), "{error}");
 }
 
 /// A driver is one file, so that each Python example has the protocol itself: a change of one belongs in the other.

@@ -59,7 +59,7 @@ fn wrong_usage_has_its_exit_code_and_the_help_is_a_success() {
     }
     let help = ccm_cloud(&["--help"]).good();
     assert!(help.contains("\n  10  NotFound: ") && help.contains("\n 143  terminated (SIGTERM)"), "{help}");
-    assert!(ccm_cloud(&["fake", "instance-create", "--help"]).good().contains("  cpus=NUMBER\n"));
+    assert!(ccm_cloud(&["fake", "instance-create", "--help"]).good().contains("  cpus=INTEGER\n"));
     ccm_cloud(&["--version"]).good();
 }
 

@@ -72,6 +72,20 @@ fn config_shows_each_value_and_its_source_and_a_variable_that_wins_over_the_file
     }
     let table = run(&[]);
     assert!(table.stdout.contains("by-variable (variable)") && !table.stdout.contains("Qk7token9Zx"), "{table:?}");
+    for (name, variable, rest) in [
+        ("operationsPerSecond", "FAKE_OPERATIONS_PER_SECOND", "0 (default)"),
+        ("", "", "integer: The maximum number of operations"),
+        ("accountID", "FAKE_ACCOUNT_ID", "text: The id of the account"),
+        ("", "", "text, secret: The token"),
+    ] {
+        let line = format!("{name:19}  {variable:26}  {rest}");
+        assert!(table.stdout.lines().any(|one| one.starts_with(&line)), "{line:?}: {}", table.stdout);
+    }
+    assert!(table.stdout.lines().all(|line| line.chars().count() <= 100), "{}", table.stdout);
+    // Declarations and help use the word of the table.
+    let integer = rows.iter().find(|row| row["name"] == "operationsPerSecond").unwrap();
+    assert_eq!(integer["type"], "integer");
+    assert!(cloud.run(&["config", "--help"]).good().contains("--operations-per-second <INTEGER>"));
     let address = cloud.run(&["--endpoint", "http://user:hunter22@127.0.0.1:1", "config"]).good();
     assert!(address.contains("@127.0.0.1:1") && !address.contains("hunter22"), "{address}");
 }

@@ -1,7 +1,9 @@
 //! What signals do.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
+    os::unix::fs::MetadataExt,
     process::{Child, Command, Stdio},
 };
 
@@ -88,6 +90,27 @@ fn a_signal_during_verify_deletes_the_instances_of_the_run_and_nothing_else() {
         let announced = lines.next().unwrap();
         let deleted = lines.find_map(|line| line.strip_suffix(" deleted")).unwrap().split(' ').next().unwrap();
         assert!(announced.starts_with("run ") && announced.contains(deleted), "{done:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_process_1_of_a_container_as_any_other() {
+    let mut namespace = vec!["--default-signal=HUP", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        namespace.extend(["--user", "--map-root-user"]);
+    }
+    for (action, words) in [("login", &["instance-list"][..]), ("start-instance", &["verify", "--only", "I4"])] {
+        for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+            let cloud = Cloud::new();
+            let stalled = Stalled::new(&cloud.file(), action);
+            let unshare = start_by(&namespace, &cloud, &stalled, words);
+            stalled.wait();
+            let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", unshare.id())).unwrap();
+            let sent = Command::new("kill").args([&format!("-{signal}"), children.trim()]).status().unwrap();
+            assert!(sent.success());
+            let done = Done::of(unshare.wait_with_output().unwrap());
+            assert_eq!((done.code, cloud.names().len()), (Some(code), 0), "{signal}: {done:?}");
+        }
     }
 }
 

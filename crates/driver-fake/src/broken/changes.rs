@@ -22,7 +22,7 @@ use super::{Change, of};
 pub(super) type Make = fn(&Values) -> Box<dyn Change>;
 
 /// The broken drivers by the check that each fails, in the order of the checks.
-pub(super) static BROKEN: [(&str, Make); 20] = [
+pub(super) static BROKEN: [(&str, Make); 23] = [
     ("I1", |_| Box::new(TakesAnotherSpec)),
     ("I2", |_| Box::new(DeletesOnce)),
     ("I3", |_| Box::new(GoneIsInternal)),
@@ -43,6 +43,9 @@ pub(super) static BROKEN: [(&str, Make); 20] = [
     ("I16", |_| Box::new(NeedsItsSettings)),
     ("I17", |_| Box::new(AnyAccount)),
     ("I18", |_| Box::new(KeepsLabels(Mutex::default()))),
+    ("I19", |_| Box::new(IgnoresTheZone)),
+    ("I19", |_| Box::new(WrongNetworkIsGone)),
+    ("I19", |_| Box::new(LeavesAnother)),
 ];
 
 /// I1: an instance of another spec is as good.
@@ -298,5 +301,45 @@ impl Change for KeepsLabels {
             one.labels = kept.entry(one.name.clone()).or_insert_with(|| one.labels.clone()).clone();
         }
         Ok(all)
+    }
+}
+
+/// I19: a zone that does not exist is any zone.
+struct IgnoresTheZone;
+
+#[async_trait]
+impl Change for IgnoresTheZone {
+    async fn create(&self, next: &dyn Driver, spec: &InstanceSpec) -> Result<Instance> {
+        let exists = next.topology().zones(None).await?.iter().any(|zone| zone.id == spec.zone);
+        let zone = if exists { spec.zone.clone() } else { String::new() };
+        of(next).create(&InstanceSpec { zone, ..spec.clone() }).await
+    }
+}
+
+/// I19: a network that does not exist is an instance that does not exist.
+struct WrongNetworkIsGone;
+
+#[async_trait]
+impl Change for WrongNetworkIsGone {
+    async fn create(&self, next: &dyn Driver, spec: &InstanceSpec) -> Result<Instance> {
+        let invalid = ErrorKind::InvalidArgument("networks".to_owned());
+        let made = of(next).create(spec).await;
+        made.map_err(|error| Error { kind: turned(error.kind.clone(), &invalid, ErrorKind::NotFound), ..error })
+    }
+}
+
+/// I19: an instance type is looked at after something was made.
+struct LeavesAnother;
+
+#[async_trait]
+impl Change for LeavesAnother {
+    async fn create(&self, next: &dyn Driver, spec: &InstanceSpec) -> Result<Instance> {
+        match of(next).create(spec).await {
+            Err(error) if error.kind == ErrorKind::InvalidArgument("instanceType".to_owned()) => {
+                of(next).create(&InstanceSpec { instance_type: String::new(), ..spec.clone() }).await?;
+                Err(error)
+            }
+            made => made,
+        }
     }
 }

@@ -176,6 +176,41 @@ async fn the_provider_ids_of_others_are_their_own_affair() {
     assert_eq!(not_passed(&report), []);
 }
 
+/// Makes nothing.
+struct MakesNothing {
+    panics: bool,
+}
+
+#[async_trait]
+impl Change for MakesNothing {
+    async fn create(&self, _next: &dyn Driver, _spec: &InstanceSpec) -> Result<Instance> {
+        assert!(!self.panics, "a fault");
+        Err(Error::new(ErrorKind::Internal, "a fault"))
+    }
+}
+
+#[tokio::test]
+async fn a_create_that_fails_is_reported_once() {
+    for panics in [false, true] {
+        let make = |_: &Values| -> Box<dyn Change> { Box::new(MakesNothing { panics }) };
+        let (driver, values) = (Changed { fake: Fake::new(), make }, values());
+        let report = run(&plan(&driver, &values)).await;
+        let with_reason = |words: &str| {
+            let has = |outcome: &Outcome| outcome.reasons().iter().any(|reason| reason.contains(words));
+            report.results.iter().filter(|(_, outcome)| has(outcome)).map(|(check, _)| check.id).collect::<Vec<_>>()
+        };
+        let others = with_reason("I1 has failed, so no instance can be made");
+        let expected = ["I2", "I3", "I4", "I5", "I6", "I9", "I11", "I13", "I14", "I15", "I18", "I19"];
+        assert_eq!(others, expected, "{report:?}");
+        // The others ask for a create that has to be refused, or that is answered with garbage.
+        let others = if panics { &["I1", "I12", "I17"][..] } else { &["I1", "I17"] };
+        assert_eq!(with_reason("a fault"), others, "{report:?}");
+        // Without I1, the check itself says why.
+        let report = run(&Plan { only: vec!["I2".to_owned()], ..plan(&driver, &values) }).await;
+        assert!(report.results[0].1.reasons()[0].contains("a fault"), "{report:?}");
+    }
+}
+
 /// Says that an instance is made, and never returns it.
 struct Hangs(Arc<Notify>);
 
@@ -203,6 +238,43 @@ async fn an_interrupted_run_is_cleaned_up() {
     let opened = driver.open(&values).await.unwrap();
     assert_eq!(conformance::clean_up(&*opened, Some(RUN)).await.unwrap(), left);
     assert_eq!(all(&driver.fake).await, []);
+}
+
+/// Is unavailable for some reads after a deletion: longer than one list and one get of it.
+struct UnavailableForAMoment(Arc<AtomicUsize>);
+
+impl UnavailableForAMoment {
+    fn read<T>(&self, result: Result<T>) -> Result<T> {
+        match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => Err(Error::new(ErrorKind::Unavailable, "a moment")),
+            Err(_) => result,
+        }
+    }
+}
+
+#[async_trait]
+impl Change for UnavailableForAMoment {
+    async fn list(&self, next: &dyn Driver, filter: &Filter) -> Result<Vec<Instance>> {
+        self.read(of(next).list(filter).await)
+    }
+
+    async fn get(&self, next: &dyn Driver, id: &str) -> Result<Instance> {
+        self.read(of(next).get(id).await)
+    }
+
+    async fn delete(&self, next: &dyn Driver, id: &str) -> Result<()> {
+        self.0.store(4, Ordering::SeqCst);
+        of(next).delete(id).await
+    }
+}
+
+#[tokio::test]
+async fn what_was_deleted_while_the_cloud_could_not_tell_is_not_reported() {
+    let left = Arc::new(AtomicUsize::new(0));
+    let change = |_: &Values| -> Box<dyn Change> { Box::new(UnavailableForAMoment(left.clone())) };
+    let (driver, values) = (Changed { fake: Fake::new(), make: change }, values());
+    let report = run(&Plan { only: vec!["I1".to_owned()], ..plan(&driver, &values) }).await;
+    assert_eq!((not_passed(&report), &report.left[..]), (Vec::new(), &[][..]));
 }
 
 /// Refuses to delete.

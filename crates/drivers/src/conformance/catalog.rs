@@ -7,7 +7,7 @@ const fn check(id: &'static str, name: &'static str, needs_instances: bool, prot
 }
 
 /// All checks, in the order of their ids.
-pub static CHECKS: [Check; 18] = [
+pub static CHECKS: [Check; 19] = [
     check(
         "I1",
         "create-twice-is-one",
@@ -91,5 +91,11 @@ pub static CHECKS: [Check; 18] = [
         "gone-is-gone-from-the-next-read",
         true,
         "A cache serves an instance that was deleted, or gives its labels to the next one of its name.",
+    ),
+    check(
+        "I19",
+        "what-does-not-exist-is-refused",
+        true,
+        "A mistyped region, zone, image, instance type or network is ignored, and the instance is made of something else.",
     ),
 ];

@@ -11,6 +11,7 @@ mod garbage;
 mod gone;
 mod ids;
 mod labels;
+mod missing;
 mod names;
 mod partial;
 mod state;
@@ -36,6 +37,7 @@ pub(super) async fn perform(id: &str, context: &Context<'_>) -> Verdict {
         "I16" => account::create_settings_block_no_clean_up(context).boxed(),
         "I17" => account::another_account(context).boxed(),
         "I18" => gone::from_the_next_read(context).boxed(),
+        "I19" => missing::is_refused(context).boxed(),
         _ => return Err(Stop::NotRun(format!("there is no check {id:?}"))),
     };
     check.await

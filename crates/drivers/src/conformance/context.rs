@@ -5,7 +5,7 @@ use std::{
     any::Any,
     collections::BTreeSet,
     panic::AssertUnwindSafe,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod client;
+mod first;
 
 pub(super) use client::{Client, Operation};
 
@@ -48,6 +49,8 @@ pub(super) struct Context<'a> {
     problems: Mutex<Vec<String>>,
     /// The ids that were made and were not seen to go.
     made: Mutex<BTreeSet<String>>,
+    /// Whether the first check has shown that no instance can be made.
+    makes_nothing: AtomicBool,
     /// The ids whose deletion was answered with success.
     deleted: Mutex<BTreeSet<String>>,
     /// What no result may have: clouds repeat it.
@@ -104,7 +107,14 @@ impl<'a> Context<'a> {
         let Plan { values, wrong_credentials, template, .. } = plan;
         let all = [*values, &template.options].into_iter().chain(wrong_credentials);
         let secrets = Secrets::of(all.flat_map(Values::secrets));
-        Self { plan, problems: Mutex::default(), made: Mutex::default(), deleted: Mutex::default(), secrets }
+        Self {
+            plan,
+            problems: Mutex::default(),
+            made: Mutex::default(),
+            makes_nothing: AtomicBool::default(),
+            deleted: Mutex::default(),
+            secrets,
+        }
     }
 
     /// Replaces secrets in the texts of an outcome.
@@ -174,6 +184,7 @@ impl<'a> Context<'a> {
         if !client.has_instances() {
             return Err(Stop::NotRun("the driver has no instances".to_owned()));
         }
+        self.demand_first()?;
         let made = client.create(spec).await;
         let made = made.map_err(|error| Stop::NotRun(format!("create: {}", shown(&error))))?;
         self.is_own(made, spec)
@@ -299,13 +310,15 @@ impl<'a> Context<'a> {
         locked(&self.made).clone()
     }
 
-    /// Finds the instances of the run: those of the list, and those that were made and that a wrong list lacks.
-    async fn left(&self, client: &Client<'_>) -> Vec<Instance> {
+    /// Finds the instances of the run: those of the list, and those that were made and that a wrong list lacks. Returns as well whether
+    /// there may be others, of which the cloud could not tell at the moment.
+    async fn left(&self, client: &Client<'_>) -> (Vec<Instance>, bool) {
         let run = &self.plan.run;
         let listed = caught(client.list(&Filter::default())).await.ok().and_then(Result::ok).unwrap_or_default();
         let mut own: Vec<_> = of_run(listed, Some(run)).collect();
         let mut ids: BTreeSet<_> = own.iter().map(|one| one.id.clone()).collect();
         let lacking: Vec<_> = locked(&self.made).difference(&ids).cloned().collect();
+        let mut is_unknown = false;
         for id in lacking {
             match caught(client.get(&id)).await {
                 Ok(Err(error)) if error.is_not_found() => continue,
@@ -313,23 +326,32 @@ impl<'a> Context<'a> {
                 Ok(Err(error)) if !error.kind.is_transient() && locked(&self.deleted).contains(&id) => continue,
                 Ok(Ok(one)) if one.id == id && !may_be_of(&one, run) => continue,
                 Ok(Ok(one)) if one.id == id && is_of(&one, run) => own.push(one),
+                Ok(Err(error)) if error.kind.is_transient() => is_unknown = true,
                 // It may be there, and nothing shows that it is one of the run.
                 _ => {}
             }
             ids.insert(id);
         }
         *locked(&self.made) = ids;
-        own
+        (own, is_unknown)
     }
 
     async fn delete_own(&self) {
-        let Ok(client) = self.open(self.plan.values).await else { return };
+        let begin = Instant::now();
+        let is_late = || begin.elapsed() > self.limit_of_change();
+        let client = loop {
+            match self.open(self.plan.values).await {
+                Ok(client) => break client,
+                Err(error) if error.kind.is_transient() && !is_late() => tokio::time::sleep(PAUSE).await,
+                Err(_) => return,
+            }
+        };
         if !client.has_instances() {
             return;
         }
-        let (mut deletes, begin) = (0, Instant::now());
+        let mut deletes = 0;
         loop {
-            let own = self.left(&client).await;
+            let (own, is_unknown) = self.left(&client).await;
             let mut waits = true;
             for one in own.iter().filter(|one| one.state != State::Deleting) {
                 waits = false;
@@ -339,7 +361,7 @@ impl<'a> Context<'a> {
                 }
             }
             let is_given_up = !waits && deletes == MAX_DELETES;
-            if own.is_empty() || is_given_up || begin.elapsed() > self.limit_of_change() {
+            if (own.is_empty() && !is_unknown) || is_given_up || is_late() {
                 break;
             }
             if waits {

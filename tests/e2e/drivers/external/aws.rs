@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Images that moto knows.
-const IMAGES: [&str; 2] = ["ami-12c6146b", "ami-1234abcd"];
+const IMAGES: [&str; 2] = ["ami-12c6146b", "ami-1e749f67"];
 /// What no run against moto can show.
 const CONCURRENT: &str = "I15";
 const WHY: &str =

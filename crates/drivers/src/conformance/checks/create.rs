@@ -14,9 +14,7 @@ pub(super) async fn twice_is_one(context: &Context<'_>) -> Verdict {
         return Err(Stop::NotRun("the driver has no instances".to_owned()));
     }
     let spec = context.spec(1);
-    let first = client.create(&spec).await;
-    let first = first.map_err(|error| Stop::Failed(format!("create: expected an instance, seen {}", shown(&error))))?;
-    let first = context.is_own(first, &spec)?;
+    let first = context.make_first(&client).await?;
     let reopened = context.direct().await?;
     for (who, again) in
         [("", client.create(&spec).await), (" with a newly opened driver", reopened.create(&spec).await)]
@@ -37,6 +35,7 @@ pub(super) async fn twice_is_one(context: &Context<'_>) -> Verdict {
 }
 
 pub(super) async fn concurrently_is_one(context: &Context<'_>) -> Verdict {
+    context.demand_first()?;
     let (one, other) = (context.direct().await?, context.direct().await?);
     let spec = context.spec(1);
     let results = join_all([&one, &one, &other, &other].map(|client| client.create(&spec))).await;
