@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ccm_drivers::contract::{Error, ErrorKind, Result};
+use ccm_drivers::{
+    contract::{Error, ErrorKind, Result},
+    middleware::NOT_FIRST_ACCOUNT,
+};
 use ccm_kit::{
     cluster::request::{self, Cause, NO_DEADLINE},
     process::leadership::Authority,
@@ -18,7 +21,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 
-use crate::error::brief;
+use crate::{error::brief, reason};
 
 /// The annotation of the lease.
 pub(crate) const ANNOTATION: &str = "ccm-operator.dev/account";
@@ -62,9 +65,14 @@ impl Place {
     pub(crate) fn advice(&self) -> String {
         let Self { namespace, lease } = self;
         format!(
-            "Nothing is changed or deleted meanwhile: give the credentials and the endpoint of the first account, which {self} names. If \
-             the other account is meant: kubectl --namespace {namespace} annotate lease {lease} {ANNOTATION}-, and restart the pods"
+            "The Lease {namespace}/{lease} remembers it (annotation {ANNOTATION}). Restore its credentials and endpoint or, if the other \
+             account is meant: kubectl --namespace {namespace} annotate lease {lease} {ANNOTATION}-, and restart the pods"
         )
+    }
+
+    /// Where both accounts and the advice are reported, for the many errors about nodes.
+    pub(crate) fn reported(&self) -> String {
+        format!("the Event {} of the Lease {}/{} says what to do", reason::ACCOUNT, self.namespace, self.lease)
     }
 }
 
@@ -102,7 +110,7 @@ impl FirstAccount {
             let found = self.lease().await?;
             match found.as_ref().and_then(id) {
                 Some(kept) if kept == account => return Ok(()),
-                Some(kept) => return Err(self.another(account, &kept)),
+                Some(kept) => return Err(Self::another(account, &kept)),
                 None => {}
             }
             let params = PostParams::default();
@@ -142,10 +150,10 @@ impl FirstAccount {
         Error::new(ErrorKind::Unavailable, format!("failed to {what} {}: {cause}", self.place))
     }
 
-    fn another(&self, account: &str, kept: &str) -> Error {
-        let (account, kept) = (brief(account), brief(kept));
-        let problem = format!("the credentials belong to the account {account:?}, and {} is {kept:?}", self.place);
-        Error::new(ErrorKind::InvalidCredentials, problem)
+    fn another(account: &str, kept: &str) -> Error {
+        let problem =
+            format!("the credentials belong to the account {:?}, and it was {:?}", brief(account), brief(kept));
+        Error::new(ErrorKind::InvalidCredentials, problem).context(NOT_FIRST_ACCOUNT)
     }
 }
 

@@ -12,7 +12,7 @@ use ccm_drivers::{
         Account, AccountInfo, Driver, DriverType, Error, ErrorKind, Filter, Instance, InstanceSpec, Instances, Region,
         Result, Topology, Zone,
     },
-    middleware::{InFlightHandle, Session},
+    middleware::{InFlightHandle, NOT_FIRST_ACCOUNT, Session},
     settings::{READ_ONLY, Values},
 };
 use tokio::{
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use crate::{
     account::{AccountId, FirstAccount},
     metrics::Metrics,
-    node_events::names_account,
+    node_events::{CloudName, advice, cloud_error, is_of_another_account},
 };
 
 /// The pause after the first failure to open the driver; it doubles after each further one.
@@ -36,8 +36,8 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Reads the values of the driver's settings.
 pub(crate) type ReadValues = Box<dyn Fn() -> anyhow::Result<Values> + Send + Sync>;
 
-/// Reports why the driver cannot be opened.
-pub(crate) type OnFailure = Box<dyn Fn(&Error) + Send + Sync>;
+/// Reports why the driver cannot be used: with the reason of an Event, and with what is wrong and what to do.
+pub(crate) type OnFailure = Box<dyn Fn(&'static str, &str) + Send + Sync>;
 
 /// The driver of the controllers.
 pub(crate) struct CloudDriver {
@@ -124,6 +124,7 @@ impl CloudDriver {
             }
             Err(error) => {
                 self.report(&error);
+                let error = self.short(error);
                 let pause = PAUSE.saturating_mul(1 << state.failures.min(8)).min(LONGEST_PAUSE);
                 state.failures = state.failures.saturating_add(1);
                 state.failure = Some((error.clone(), Instant::now() + pause));
@@ -132,29 +133,45 @@ impl CloudDriver {
         }
     }
 
-    /// Reports why the cloud cannot be asked: in the log where that is new, and by an Event. Errors about nodes are short, so the way out is
-    /// here.
+    /// Reports why the cloud cannot be asked, with the way out: in the log where that is new, and by an Event.
     fn report(&self, error: &Error) {
-        let mut error = error.clone();
-        if is_of_another_account(&error) && self.first.get().is_some() {
-            error.message = format!("{error}. {}", self.account.place().advice());
+        let name = CloudName {
+            cloud: self.driver.name().to_owned(),
+            account: self.first_account(),
+            place: self.account.place().clone(),
+        };
+        let (reason, advice) = advice(error, &name);
+        let problem = format!("{}. {advice}", cloud_error(error));
+        if self.problem.send_replace(Some(problem.clone())).as_ref() != Some(&problem) {
+            warn!("failed to use the cloud {}: {problem}", self.driver.name());
         }
-        if self.problem.send_replace(Some(error.message.clone())).as_ref() != Some(&error.message) {
-            warn!("failed to use the cloud {}: {}: {error}", self.driver.name(), error.kind.name());
+        (self.on_failure)(reason, &problem);
+    }
+
+    /// What an error says to each node: another account is reported once, and not on all nodes.
+    fn short(&self, mut error: Error) -> Error {
+        if is_of_another_account(&error) {
+            let than =
+                if error.message.contains(NOT_FIRST_ACCOUNT) { NOT_FIRST_ACCOUNT } else { "not that of accountID" };
+            error.message = format!("{than}: {}", self.account.place().reported());
         }
-        (self.on_failure)(&error);
+        error
     }
 
     /// Notes what an operation of the open driver says about the account.
     fn noted<T>(&self, result: Result<T>) -> Result<T> {
-        match &result {
-            Ok(_) => {
+        match result {
+            Ok(done) => {
                 self.problem.send_if_modified(|problem| problem.take().is_some());
+                Ok(done)
             }
-            Err(error) if is_of_another_account(error) => self.report(error),
-            Err(_) => {}
+            Err(error) => {
+                if is_of_another_account(&error) {
+                    self.report(&error);
+                }
+                Err(self.short(error))
+            }
         }
-        result
     }
 
     async fn open(&self) -> Result<Session> {
@@ -188,10 +205,6 @@ impl CloudDriver {
         self.metrics.cloud_request(request, begin.elapsed(), has_failed);
         result
     }
-}
-
-fn is_of_another_account(error: &Error) -> bool {
-    error.kind == ErrorKind::InvalidCredentials && names_account(&error.message)
 }
 
 fn instances(session: &Session) -> Result<&dyn Instances> {

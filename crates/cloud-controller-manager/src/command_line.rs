@@ -17,7 +17,6 @@ use tracing::warn;
 use crate::{
     flags::{Flags, Given, LoggingFormat, accepted, controllers::choose},
     process,
-    text::output,
     version::{COMMIT, VERSION},
 };
 
@@ -46,7 +45,7 @@ SIGUSR1 logs what the process does. docs/drivers/cloud-controller-manager.md has
 
 fn command() -> Command {
     let accepted: Vec<_> = accepted::names().map(|name| format!("--{name}")).collect();
-    let accepted = output::wrap(&accepted.join(" "), 100).join("\n");
+    let accepted = accepted.join(" ");
     let command = Command::new("docker-cloud-controller-manager").max_term_width(100).args_override_self(true);
     let command = accepted::augment(Flags::augment_args(command.disable_version_flag(true)));
     command.about(ABOUT).after_help(NOTES).after_long_help(format!(

@@ -9,7 +9,10 @@ use std::{
 use ccm_core::{
     api::{deletion::NodeDeletion, status::Deleted},
     nodes::{
-        guard::{Attempts, Decision, GuardInput, HOUR, KeepReason, MIN_LEADING_TIME, MOST, counts_for, decide},
+        guard::{
+            Attempts, Decision, GuardInput, HOUR, KeepReason, MIN_LEADING_TIME, MOST, UnconfirmedNode, counts_for,
+            decide,
+        },
         node::Node,
     },
 };
@@ -104,17 +107,19 @@ impl Guard {
     }
 
     /// Says why a node stays although its instance is gone: with the flag of a limit, and until when it stays if that is known.
-    pub(crate) fn message(&self, why: &KeepReason, provider_id: &str) -> String {
-        let why = match why {
+    pub(crate) fn message(&self, kept: &UnconfirmedNode, provider_id: &str) -> String {
+        let why = match &kept.why {
             KeepReason::OtherCloudProviderID(_) if provider_id.is_empty() => {
                 "it has no providerID, so that it is not known to be of this cloud".to_owned()
             }
-            KeepReason::Young(seconds, until) => {
-                format!("it must not have been ready for {seconds} s (--node-deletion-min-not-ready), until {until:.0}")
-            }
+            KeepReason::Young(seconds, until) => format!(
+                "it must not have been ready for {seconds} s (--node-deletion-min-not-ready); {}",
+                self.later(*until)
+            ),
             KeepReason::Unsettled(until) => format!(
-                "this process must have led for {} minutes without a change of the clock, until {until:.0}",
-                MIN_LEADING_TIME.as_mins()
+                "this process must have led for {} minutes without a change of the clock; {}",
+                MIN_LEADING_TIME.as_mins(),
+                self.later(*until)
             ),
             KeepReason::PerHour(most) => format!(
                 "{most} nodes may be deleted in an hour (--node-deletion-max-per-hour, at most {MOST}){}",
@@ -133,6 +138,15 @@ impl Guard {
             "the cloud does not have the instance of this node, and the Node is kept: {why}. To remove it now, delete it with kubectl \
              delete node"
         )
+    }
+
+    /// Says when a node is deleted that waits until a time: the latest of all times that are known now, because nothing happens before.
+    fn later(&self, until: Timestamp) -> String {
+        let leads = self.leads_since.wall.checked_add(MIN_LEADING_TIME).unwrap_or(until);
+        let is_full = u32::try_from(self.deleted.len()).is_ok_and(|deleted| deleted >= self.settings.max_per_hour);
+        let in_the_hour = if is_full { self.next_in_the_hour() } else { None };
+        let until = until.max(leads).max(in_the_hour.unwrap_or(until));
+        format!("it is deleted after {until:.0} if its instance is still gone")
     }
 
     /// The time from which the first of the counted deletions no longer counts.
@@ -181,6 +195,12 @@ mod tests {
 
     fn options() -> GuardOptions {
         GuardOptions { min_not_ready: Duration::from_secs(600), max_per_hour: 5, max_percent: 20 }
+    }
+
+    /// The message about a node that stays.
+    fn message(guard: &Guard, why: KeepReason, provider_id: &str) -> String {
+        let kept = UnconfirmedNode { node: "n0".into(), uid: "u0".into(), since: String::new(), why };
+        guard.message(&kept, provider_id)
     }
 
     fn decided(guard: &mut Guard, nodes: &[Node], now: Clocks, gone: &[&str]) -> (Vec<String>, Vec<&'static str>) {
@@ -292,10 +312,10 @@ mod tests {
         nodes[0] = Node::of(&live);
         let mut guard = Guard::new(&options(), clocks(0, 0));
         assert_eq!(decided(&mut guard, &nodes, clocks(NOW, 0), &["u0"]).1, ["Kept"]);
-        assert!(guard.message(&KeepReason::Kept, "docker:////n0").contains(KEEP));
+        assert!(message(&guard, KeepReason::Kept, "docker:////n0").contains(KEEP));
         let other = KeepReason::OtherCloudProviderID(vec!["docker://".to_owned()]);
-        assert!(guard.message(&other, "aws:///i-1").contains("is not of this cloud"));
-        assert!(guard.message(&other, "").contains("it has no providerID"));
+        assert!(message(&guard, other.clone(), "aws:///i-1").contains("is not of this cloud"));
+        assert!(message(&guard, other, "").contains("it has no providerID"));
     }
 
     /// The module of the rules is the operator's as well, whose settings are fields.
@@ -307,11 +327,11 @@ mod tests {
         for (why, expected) in [
             (
                 KeepReason::Young(600, at(90)),
-                "it must not have been ready for 600 s (--node-deletion-min-not-ready), until 2027-01-15T08:01:30Z.",
+                "it must not have been ready for 600 s (--node-deletion-min-not-ready); it is deleted after 2027-01-15T08:01:30Z if",
             ),
             (
                 KeepReason::Unsettled(at(60)),
-                "must have led for 10 minutes without a change of the clock, until 2027-01-15T08:01:00Z.",
+                "must have led for 10 minutes without a change of the clock; it is deleted after 2027-01-15T08:01:00Z if its",
             ),
             (
                 KeepReason::PerHour(5),
@@ -322,9 +342,30 @@ mod tests {
                 "3 of 10 nodes would be deleted, and 2 may (--node-deletion-max-percent); 1 more are kept by other rules: check",
             ),
         ] {
-            let message = guard.message(&why, "docker:////n0");
+            let message = message(&guard, why, "docker:////n0");
             assert!(message.contains(expected), "{message}");
             assert!(!message.contains("nodeDeletion"), "{message}");
         }
+    }
+
+    /// A node that is not ready for long enough at one time may have to wait for another one, and nothing happens in between.
+    #[test]
+    fn the_time_is_the_latest_that_is_known() {
+        let (mut nodes, mut options) = (nodes(1), options());
+        nodes[0].ready.as_mut().unwrap().since = at(-599).to_string();
+        options.max_per_hour = 1;
+        let mut guard = Guard::new(&options, clocks(NOW - 60, 0));
+        let kept = |guard: &mut Guard| {
+            let decision = guard.decide(clocks(NOW, 0), &nodes, (&["docker://".to_owned()], &["u0"]), None);
+            assert_eq!(decision.waiting[0].why.reason(), "NotReadyTooShort");
+            guard.message(&decision.waiting[0], "docker:////n0")
+        };
+        let deleted_after =
+            |seconds: i64| format!("; it is deleted after {} if its instance is still gone.", at(seconds));
+        let of_leader = kept(&mut guard);
+        assert!(of_leader.contains(&deleted_after(540)), "{of_leader}");
+        guard.count("n1", "u1", at(-60));
+        let of_hour = kept(&mut guard);
+        assert!(of_hour.contains(&deleted_after(3540)), "{of_hour}");
     }
 }

@@ -26,6 +26,7 @@ mod lifecycle;
 mod metrics;
 mod node_events;
 mod process;
+mod reason;
 mod serve;
 
 /// Runs a command line, whose first word is the program's own name, to its end.

@@ -8,7 +8,11 @@ use ccm_base::{
     text::output::printable,
 };
 use ccm_core::nodes::guard;
-use ccm_drivers::contract::{Error, ErrorKind};
+use ccm_drivers::{
+    contract::{Error, ErrorKind},
+    middleware::NOT_FIRST_ACCOUNT,
+    settings::ACCOUNT_ID,
+};
 use ccm_kit::cluster::{
     events::{Recorder, Repetition, Report, cluster_scoped},
     request::Cause,
@@ -20,6 +24,7 @@ use crate::{
     addresses::NodeIpError,
     initialize::Problem,
     instances::Key,
+    reason,
 };
 
 /// ccm-operator reads Events of deletions that are at most five and a half minutes old. A missing node has several for as long as it
@@ -32,24 +37,6 @@ pub(crate) const CLOUD_NODE: &str = "cloud-node-controller";
 
 /// The component that taints and deletes nodes.
 pub(crate) const LIFECYCLE: &str = guard::COMPONENT;
-
-/// The reasons of the Events besides `DeletingNode` and `DeletingNodeFailed`.
-pub(crate) mod reason {
-    pub(crate) const SYNCED: &str = "Synced";
-    pub(crate) const INSTANCE_NOT_FOUND: &str = "InstanceNotFound";
-    pub(crate) const OTHER_CLOUD: &str = "ProviderIDOfOtherCloud";
-    pub(crate) const NODE_IP: &str = "ProvidedNodeIPNotFound";
-    pub(crate) const UNAVAILABLE: &str = "CloudUnavailable";
-    pub(crate) const CREDENTIALS: &str = "CredentialsRejected";
-    pub(crate) const ACCOUNT: &str = "AccountChanged";
-    pub(crate) const FORBIDDEN: &str = "CloudRequestForbidden";
-    pub(crate) const FAILED: &str = "CloudRequestFailed";
-    pub(crate) const UPDATE: &str = "NodeUpdateRefused";
-    pub(crate) const CONTRADICTION: &str = "DriverContradictsItself";
-    pub(crate) const EMPTY: &str = "AccountIsEmpty";
-    pub(crate) const KEPT: &str = "NodeKept";
-    pub(crate) const UNGUARDED: &str = "DeletionsUnguarded";
-}
 
 /// The names of the cloud and of its account, for messages.
 #[derive(Clone, Debug)]
@@ -110,6 +97,17 @@ impl NodeEvents {
         }
     }
 
+    /// What to do about a failure, for a line of the log; an empty text if the failure says it.
+    pub(crate) fn advice(&self, failure: &Failure) -> String {
+        match failure {
+            Failure::Cloud(error) if !is_of_another_account(error) => {
+                let (_, advice) = advice(error, &self.name);
+                format!("The account is {:?}. {advice}", self.name.account.text())
+            }
+            _ => String::new(),
+        }
+    }
+
     /// Explains that a node has the providerID of another cloud.
     pub(crate) fn foreign(&self, node: &Value, schemes: &[String]) {
         let message = format!(
@@ -147,6 +145,9 @@ fn explanation(name: &CloudName, node: Key<'_>, failure: &Failure) -> Option<(&'
         Failure::Cloud(error) => {
             let (reason, advice) = advice(error, name);
             let what = cloud_error(error);
+            if reason == reason::ACCOUNT {
+                return Some((reason, format!("nothing is done for this node: {what}")));
+            }
             (
                 reason,
                 format!(
@@ -175,7 +176,8 @@ fn explanation(name: &CloudName, node: Key<'_>, failure: &Failure) -> Option<(&'
     })
 }
 
-fn advice(error: &Error, CloudName { cloud, account, place }: &CloudName) -> (&'static str, String) {
+/// Returns the reason of the Event about an error of the driver, and what to do.
+pub(crate) fn advice(error: &Error, CloudName { cloud, account: _, place }: &CloudName) -> (&'static str, String) {
     match &error.kind {
         ErrorKind::NotFound => (
             reason::INSTANCE_NOT_FOUND,
@@ -183,12 +185,10 @@ fn advice(error: &Error, CloudName { cloud, account, place }: &CloudName) -> (&'
              another name than its instance"
                 .to_owned(),
         ),
-        ErrorKind::InvalidCredentials if names_account(&error.message) && account.get().is_some() => {
-            (reason::ACCOUNT, place.advice())
-        }
-        ErrorKind::InvalidCredentials if names_account(&error.message) => (
+        ErrorKind::InvalidCredentials if error.message.contains(NOT_FIRST_ACCOUNT) => (reason::ACCOUNT, place.advice()),
+        ErrorKind::InvalidCredentials if error.message.contains(ACCOUNT_ID) => (
             reason::ACCOUNT,
-            "Nothing is changed or deleted meanwhile: correct the credentials, or accountID if the other account is meant"
+            "Nothing is changed or deleted meanwhile: correct the credentials, or the setting accountID if the other account is meant"
                 .to_owned(),
         ),
         ErrorKind::InvalidCredentials => {
@@ -205,10 +205,11 @@ fn advice(error: &Error, CloudName { cloud, account, place }: &CloudName) -> (&'
     }
 }
 
-/// Whether an error says that the account is another one. Drivers name the setting `accountID`, which [`ccm_drivers::middleware::Session`]
-/// fills in with the account that was seen first. Only the reason of the Event depends on it.
-pub(crate) fn names_account(message: &str) -> bool {
-    message.contains(ccm_drivers::settings::ACCOUNT_ID) || message.contains("belong to the account")
+/// Whether an error says that the account is another one: than at the first use, or than the setting `accountID` demands. Only the reasons
+/// and texts of Events depend on it.
+pub(crate) fn is_of_another_account(error: &Error) -> bool {
+    error.kind == ErrorKind::InvalidCredentials
+        && (error.message.contains(NOT_FIRST_ACCOUNT) || error.message.contains(ACCOUNT_ID))
 }
 
 impl Failure {
@@ -265,7 +266,8 @@ mod tests {
     #[test]
     fn each_failure_has_an_event_with_advice_and_a_line_that_the_operator_reads() {
         let wrong = "the Engine has the id B, and accountID demands A: correct host or accountID";
-        let account = "the credentials belong to the account \"B\", but the account was \"A\" when it was first used";
+        let account =
+            "not the account of the first use: the Event AccountChanged of the Lease kube-system/ccm says what to do";
         for (failure, reason, advice, read) in [
             (cloud(ErrorKind::NotFound, "no such"), "InstanceNotFound", "another account", Reason::InstanceNotFound),
             (
@@ -277,13 +279,13 @@ mod tests {
             (
                 cloud(ErrorKind::InvalidCredentials, wrong),
                 "AccountChanged",
-                "kubectl --namespace kube-system annotate lease ccm ccm-operator.dev/account-",
+                "nothing is done for this node: InvalidCredentials: the Engine",
                 Reason::CredentialsRefused,
             ),
             (
                 cloud(ErrorKind::InvalidCredentials, account),
                 "AccountChanged",
-                "kubectl --namespace kube-system annotate lease ccm ccm-operator.dev/account-",
+                "of the first use: the Event AccountChanged of the Lease kube-system/ccm says what to do",
                 Reason::CredentialsRefused,
             ),
             (cloud(ErrorKind::Forbidden, "no"), "CloudRequestForbidden", "Allow", Reason::CauseUnknown),
@@ -312,7 +314,7 @@ mod tests {
             let (found, message) = explanation(&name(), node, &failure).unwrap();
             assert_eq!(found, reason, "{message}");
             assert!(message.contains(advice) && message.len() < 1000, "{message}");
-            let line = failure.of_sync("a");
+            let line = failure.of_sync("a") + " in 5ms, later up to every 1000 s. Check: it";
             let log = Log::of(&[format!("2026-01-02T15:04:05.123456Z  WARN {line}")]);
             let Some(Attempt::Failed(error)) = log.attempts.get("a") else { panic!("{line}") };
             assert_eq!(cause::of_attempt(error), read, "{line}");

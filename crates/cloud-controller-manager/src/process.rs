@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use ccm_all_drivers::{Drivers, account_settings, from_environment, resolve};
 use ccm_drivers::{
-    contract::{Driver, DriverType, Error, ErrorKind},
+    contract::{Driver, DriverType},
     middleware::InFlightHandle,
     settings::{self, Values},
 };
@@ -21,6 +21,7 @@ use ccm_kit::{
         access_review::may_delete_any_node,
         client,
         events::{Recorder, Repetition, Report},
+        kubeconfig,
         request::REQUEST_TIMEOUT,
     },
     process::{
@@ -41,12 +42,12 @@ use tracing::{info, warn};
 
 use crate::{
     account::{AccountId, FirstAccount, Place},
-    cloud_driver::{CloudDriver, LONGEST_PAUSE, Parts},
+    cloud_driver::{CloudDriver, LONGEST_PAUSE, OnFailure, Parts},
     controllers,
     driver_files::DriverFiles,
     flags::{Controller, Flags, Given, given as given_path},
     metrics::Metrics,
-    node_events::{names_account, reason},
+    reason,
     serve::{self, Readiness},
     text::kubectl::Access,
     version::{COMMIT, VERSION},
@@ -85,6 +86,7 @@ pub(crate) async fn run(given: &Given) -> anyhow::Result<()> {
 
     let metrics = Metrics::new(driver.name());
     let kubeconfig = given_path(flags.kubeconfig.as_ref());
+    info!("{}", server_line(kubeconfig).await?);
     let client = connect(kubeconfig, &metrics).await?;
     // A connection of its own, so that nothing delays the renewal of the lease.
     let lease_client = connect(kubeconfig, &metrics).await?;
@@ -215,6 +217,18 @@ fn options(given: &Given, cloud: &str, account: AccountId) -> controllers::Optio
     }
 }
 
+/// Says which API server is used, and where its address comes from: errors of requests do not have it.
+async fn server_line(kubeconfig: Option<&PathBuf>) -> anyhow::Result<String> {
+    let access = Access { kubeconfig: kubeconfig.cloned(), ..Access::default() };
+    let server = kubeconfig::load(&access).await?.cluster_url;
+    let origin = match kubeconfig {
+        Some(path) => format!("the kubeconfig {}", path.display()),
+        None if kubeconfig::is_there() => "the kubeconfig of KUBECONFIG or ~/.kube/config".to_owned(),
+        None => "the credentials of the Pod".to_owned(),
+    };
+    Ok(format!("the API server is {server}, of {origin}"))
+}
+
 /// Creates a client for the API server that counts its requests.
 async fn connect(kubeconfig: Option<&PathBuf>, metrics: &Metrics) -> anyhow::Result<Client> {
     let metrics = metrics.clone();
@@ -260,21 +274,10 @@ fn reference((namespace, name): (&str, &str)) -> ObjectReference {
 }
 
 /// Reports failures to open the driver.
-fn on_failure(events: LeaseEvents, cloud: &str) -> Box<dyn Fn(&Error) + Send + Sync> {
+fn on_failure(events: LeaseEvents, cloud: &str) -> OnFailure {
     let cloud = cloud.to_owned();
-    Box::new(move |error| {
-        let reason = match &error.kind {
-            ErrorKind::InvalidCredentials if names_account(&error.message) => reason::ACCOUNT,
-            ErrorKind::InvalidCredentials => reason::CREDENTIALS,
-            ErrorKind::Forbidden => reason::FORBIDDEN,
-            kind if kind.is_transient() => reason::UNAVAILABLE,
-            _ => reason::FAILED,
-        };
-        let class = error.kind.name();
-        let message = format!(
-            "cannot use the cloud {cloud}, so no node is initialized, tainted or deleted: {class}: {}",
-            error.message
-        );
+    Box::new(move |reason, problem| {
+        let message = format!("cannot use the cloud {cloud}, so no node is initialized, tainted or deleted: {problem}");
         events.warn(reason, message);
     })
 }

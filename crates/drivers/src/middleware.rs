@@ -29,6 +29,10 @@ pub use in_flight::{InFlight, InFlightHandle};
 use calls::Calls;
 use layer::{Expected, Layer};
 
+/// The beginning of each error about credentials of another account than the one that was seen first. It says nothing about what to do:
+/// that depends on where the caller keeps the id.
+pub const NOT_FIRST_ACCOUNT: &str = "not the account of the first use";
+
 /// A driver whose credentials are verified. It is itself a driver: each operation of its capabilities goes through the layer.
 pub struct Session {
     layer: Layer,
@@ -58,8 +62,10 @@ impl Session {
         if trace {
             tracing::info!(driver = driver.name(), settings = ?pinned, "open");
         }
-        let inner = driver.open(pinned).await.map_err(|error| calls.without_secrets(error))?;
-        let account = Expected { set, seen: first_seen.map(str::to_owned) };
+        let is_pinned = set.is_none() && first_seen.is_some();
+        let account = Expected { set, seen: first_seen.map(str::to_owned), is_pinned };
+        let opened = driver.open(pinned).await;
+        let inner = opened.map_err(|error| account.explain(calls.without_secrets(error)))?;
         let mut layer = Layer { inner, calls, read_only: values.is(READ_ONLY), account };
         let account = match layer.verify().await {
             Ok(account) => account,

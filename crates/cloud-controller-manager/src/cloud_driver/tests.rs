@@ -120,7 +120,7 @@ fn authority(is_leading: bool) -> Authority {
 struct Fixture {
     cloud: CloudDriver,
     problem: watch::Receiver<Option<String>>,
-    failures: Arc<SyncMutex<Vec<ErrorKind>>>,
+    failures: Arc<SyncMutex<Vec<&'static str>>>,
     /// The token that the next opening uses.
     token: Arc<SyncMutex<String>>,
     metrics: Metrics,
@@ -140,7 +140,7 @@ fn fixture(driver: &'static Fake, leases: &Leases, is_leading: bool) -> Fixture 
         metrics: metrics.clone(),
         in_flight: InFlightHandle::default(),
         trace: false,
-        on_failure: Box::new(move |error| seen.lock().unwrap().push(error.kind.clone())),
+        on_failure: Box::new(move |reason, _| seen.lock().unwrap().push(reason)),
     });
     Fixture { cloud, problem, failures, token, metrics }
 }
@@ -253,16 +253,41 @@ async fn another_account_is_reported_with_the_lease_and_what_to_do() {
     assert_eq!(list(&fixture.cloud).await, Ok(0));
     let unrelated = fixture.cloud.noted::<()>(Err(error("the certificate is wrong")));
     assert!(unrelated.is_err() && fixture.problem.borrow().is_none());
-    let other = fixture.cloud.noted::<()>(Err(error("the Engine has the id B, and accountID demands A")));
-    assert!(!other.unwrap_err().message.contains("annotation"), "errors about nodes are short");
+    let short = |than: &str| format!("{than}: the Event AccountChanged of the Lease kube-system/ccm says what to do");
+    let text = "not the account of the first use: the credentials belong to the account \"B\", and it was \"A\"";
+    let other = fixture.cloud.noted::<()>(Err(error(text))).unwrap_err();
+    assert_eq!(other.message, short("not the account of the first use"), "errors about nodes are short");
+    assert_eq!(
+        fixture.problem.borrow().clone().unwrap(),
+        format!(
+            "InvalidCredentials: {text}. The Lease kube-system/ccm remembers it (annotation ccm-operator.dev/account). Restore its \
+             credentials and endpoint or, if the other account is meant: kubectl --namespace kube-system annotate lease ccm \
+             ccm-operator.dev/account-, and restart the pods"
+        )
+    );
+    let other = fixture.cloud.noted::<()>(Err(error("the Engine has the id B, and accountID demands A"))).unwrap_err();
+    assert_eq!(other.message, short("not that of accountID"));
     let said = fixture.problem.borrow().clone().unwrap();
-    for words in [
-        "the annotation ccm-operator.dev/account of Lease kube-system/ccm",
-        "kubectl --namespace kube-system annotate lease ccm ccm-operator.dev/account-, and restart the pods",
-    ] {
-        assert!(said.contains(words), "{said}");
-    }
-    assert_eq!(*fixture.failures.lock().unwrap(), [ErrorKind::InvalidCredentials]);
+    assert!(said.ends_with("or the setting accountID if the other account is meant"), "{said}");
+    assert_eq!(*fixture.failures.lock().unwrap(), ["AccountChanged"; 2]);
     assert_eq!(list(&fixture.cloud).await, Ok(0));
     assert_eq!(*fixture.problem.borrow(), None, "the right account answers again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_token_is_reported_with_what_to_do_and_another_account_once() {
+    let leases = Leases::with(Some("acct-other"));
+    let fixture = fixture(fake(), &leases, true);
+    let error = Driver::instances(&fixture.cloud).unwrap().list(&Filter::default()).await.unwrap_err();
+    assert!(!error.message.contains("acct-"), "{error}");
+    let said = fixture.problem.borrow().clone().unwrap();
+    assert_eq!(said.matches("acct-").count(), 2, "{said}");
+    assert!(!said.contains(ccm_drivers::settings::ACCOUNT_ID) && said.contains("Restore its credentials"), "{said}");
+
+    "wrong".clone_into(&mut fixture.token.lock().unwrap());
+    fixture.cloud.reopen().await;
+    assert_eq!(list(&fixture.cloud).await, Err(ErrorKind::InvalidCredentials));
+    let said = fixture.problem.borrow().clone().unwrap();
+    assert!(!said.contains("account") && said.ends_with(": correct the credentials"), "{said}");
+    assert_eq!(*fixture.failures.lock().unwrap(), ["AccountChanged", "CredentialsRejected"]);
 }

@@ -161,6 +161,13 @@ fn the_help_is_in_groups_and_fits_its_width() {
     }
     assert!(help.starts_with("The cloud-controller-manager of a cloud"), "{help}");
     assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    let narrow = command().term_width(80).render_long_help().to_string();
+    let (_, accepted) = narrow.split_once("accepted, and have no effect:\n").unwrap();
+    // Each line but the last one is full: the first flag of the next one would not fit.
+    for (line, next) in accepted.trim_end().lines().zip(accepted.trim_end().lines().skip(1)) {
+        let first = next.split(' ').next().unwrap();
+        assert!(line.len() <= 80 && line.len() + 1 + first.len() > 80, "{narrow}");
+    }
     let page = include_str!("../../../../docs/drivers/cloud-controller-manager.md");
     for argument in command().get_arguments().filter_map(clap::Arg::get_long).filter(|name| *name != "help") {
         assert!(page.contains(&format!("`--{argument}`")), "--{argument} is not in the page");

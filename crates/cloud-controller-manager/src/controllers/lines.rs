@@ -21,13 +21,17 @@ pub(super) enum Topic {
     Kept,
     /// The taint of the node cannot be changed.
     Taint,
+    /// The initialization of the node begins.
+    Begin,
+    /// The initialization of the node has failed.
+    Sync,
 }
 
 impl Topic {
     /// The time after which the same line is logged again, if at all. ccm-operator takes a check that has not failed for two minutes for
-    /// one that succeeds. What the guard decides, it does not read.
+    /// one that succeeds. What the guard decides, it does not read, and from a beginning on only how it ends.
     fn repetition(self) -> Option<Duration> {
-        (self != Self::Kept).then_some(Duration::from_secs(60))
+        (!matches!(self, Self::Kept | Self::Begin)).then_some(Duration::from_secs(60))
     }
 }
 
@@ -44,6 +48,13 @@ impl Lines {
         let mut passes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let [before, now] = &mut *passes;
         *before = std::mem::take(now);
+    }
+
+    /// Forgets what was logged about a node.
+    pub(super) fn forget(&self, uid: &str) {
+        for pass in &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            pass.retain(|(node, _), _| node != uid);
+        }
     }
 
     /// Whether a line is to be logged: it is new, has changed, or was last logged long enough ago.
@@ -79,5 +90,7 @@ mod tests {
         assert_eq!(pass(105, &[]), [false; 0]);
         assert_eq!(pass(110, &[(Topic::Kept, "y"), unknown]), [true, true], "it was over");
         assert!(lines.is_due("uid-b", Topic::Kept, "y", start), "another node");
+        lines.forget("uid-b");
+        assert!(lines.is_due("uid-b", Topic::Kept, "y", start) && !lines.is_due("uid-a", Topic::Kept, "y", start));
     }
 }

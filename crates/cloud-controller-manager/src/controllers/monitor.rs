@@ -1,6 +1,6 @@
 //! The controller cloud-node-lifecycle (IO): taints nodes whose instances are stopped, and deletes nodes whose instances are gone.
 
-use std::{collections::BTreeMap, convert::Infallible};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use ccm_base::error::brief;
 use ccm_core::nodes::{
@@ -25,7 +25,8 @@ use crate::{
     guard::{Clocks, Guard},
     instances::SEVERAL,
     lifecycle::{self, Listed, Step},
-    node_events::{Failure, LIFECYCLE, cloud_error, key, reason},
+    node_events::{Failure, LIFECYCLE, cloud_error, key},
+    reason,
 };
 
 /// The number of nodes that are looked after at once. Most of them are answered by one list.
@@ -88,11 +89,12 @@ pub(super) async fn pass(context: &Context, memory: &mut Memory) {
         }
     });
     let looks = futures::stream::iter(looks.collect::<Vec<_>>());
-    let found: Vec<(Value, Found)> = looks.buffer_unordered(AT_ONCE).collect().await;
+    let found: Vec<(Arc<Value>, Found)> = looks.buffer_unordered(AT_ONCE).collect().await;
     context.cloud.forget_list().await;
     let unseen = found.iter().filter(|(_, found)| *found != Found::Stays);
     memory.missing = unseen.map(|(node, _)| (uid(node).to_owned(), key(node).provider_id.to_owned())).collect();
-    let gone: Vec<Value> = found.into_iter().filter(|(_, found)| *found == Found::Gone).map(|(node, _)| node).collect();
+    let gone = found.into_iter().filter(|(_, found)| *found == Found::Gone);
+    let gone: Vec<Value> = gone.map(|(node, _)| Arc::unwrap_or_clone(node)).collect();
     if !gone.is_empty() {
         delete(context, memory, gone).await;
     }
@@ -242,7 +244,7 @@ fn allowed(context: &Context, guard: &mut Guard, gone: Vec<Value>) -> Vec<Value>
     let decision = guard.decide(Clocks::read(), &nodes, (&context.cloud.schemes(), &uids), stale.as_deref());
     for kept in &decision.waiting {
         if let Some(node) = gone.iter().find(|node| uid(node) == kept.uid) {
-            let message = guard.message(&kept.why, key(node).provider_id);
+            let message = guard.message(kept, key(node).provider_id);
             if is_due(context, node, Topic::Kept, &message) {
                 info!("node {}: {message}", kept.node);
             }
@@ -263,7 +265,10 @@ async fn attempt(context: &Context, node: &Value) -> bool {
     let message = format!("Deleting node {name} because it does not exist in the cloud provider");
     context.events.normal(LIFECYCLE, node, ATTEMPT, message);
     match write::delete(context, node).await {
-        Ok(()) => true,
+        Ok(()) => {
+            info!("node {name}: deleted");
+            true
+        }
         // It is gone, or has changed: the next pass looks again.
         Err(cause) if cause.is_absent() || cause.is_conflict() => {
             debug!("unable to delete node {name:?}: {cause}");

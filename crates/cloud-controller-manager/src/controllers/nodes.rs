@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use ccm_base::object::NODE;
@@ -89,9 +89,9 @@ impl Nodes {
         }
     }
 
-    /// The nodes that fit.
-    pub(super) fn select(&self, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
-        self.seen().objects().filter(|node| fits(node)).cloned().collect()
+    /// The nodes that fit. They share their memory with what is known.
+    pub(super) fn select(&self, fits: impl Fn(&Value) -> bool) -> Vec<Arc<Value>> {
+        self.seen().shared().filter(|node| fits(node)).cloned().collect()
     }
 
     /// What a function makes of each node.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_millis(5);
 
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(1000);
+pub(super) const LONGEST: Duration = Duration::from_secs(1000);
 
 /// A queue of names.
 #[derive(Debug, Default)]
@@ -53,16 +53,21 @@ impl Queue {
         Some((name, since))
     }
 
+    /// The pause after the next failure of a name.
+    pub(super) fn pause(&self, name: &str) -> Duration {
+        let failures = self.failures.get(name).copied().unwrap_or_default();
+        let pause = 2_u32.checked_pow(failures).and_then(|factor| FIRST.checked_mul(factor));
+        pause.unwrap_or(LONGEST).min(LONGEST)
+    }
+
     /// Notes the end of a name's run. After a failure it is queued again later.
     pub(super) fn done(&mut self, name: String, has_succeeded: bool, now: Instant) {
         self.running.remove(&name);
         if has_succeeded {
             self.failures.remove(&name);
         } else {
-            let failures = self.failures.entry(name.clone()).or_default();
-            let pause = 2_u32.checked_pow(*failures).and_then(|factor| FIRST.checked_mul(factor));
-            *failures += 1;
-            self.delayed.insert(name.clone(), (now + pause.unwrap_or(LONGEST).min(LONGEST), now));
+            self.delayed.insert(name.clone(), (now + self.pause(&name), now));
+            *self.failures.entry(name.clone()).or_default() += 1;
         }
         if let Some(since) = self.again.remove(&name) {
             self.add(name, since);

@@ -14,25 +14,30 @@ use tracing::{info, warn};
 
 use super::{
     Context,
-    queue::Queue,
+    lines::{Lines, Topic},
+    queue::{LONGEST, Queue},
     update,
     write::{self, Part},
 };
 use crate::{
     initialize,
     instances::SEVERAL,
-    node_events::{CLOUD_NODE, Failure, key, reason},
+    node_events::{CLOUD_NODE, Failure, key},
+    reason,
 };
 
 /// Syncs each node whose name arrives, until it succeeds.
 pub(super) async fn run(context: &Context, mut changes: UnboundedReceiver<String>) -> Infallible {
+    // Of its own: pauses between two attempts are longer than two passes of the other controller.
+    let lines = Lines::default();
+    let lines = &lines;
     let (mut queue, mut running) = (Queue::default(), FuturesUnordered::new());
     loop {
         while running.len() < context.options.concurrent_node_syncs.max(1)
             && let Some((name, since)) = queue.next(Instant::now())
         {
             running.push(async move {
-                let result = sync(context, &name, since).await;
+                let result = sync(context, lines, &name, since).await;
                 (name, result)
             });
         }
@@ -45,12 +50,15 @@ pub(super) async fn run(context: &Context, mut changes: UnboundedReceiver<String
                 }
             }
             Some((name, result)) = running.next() => {
-                if let Err(failure) = &result {
-                    warn!("{}", failure.of_sync(&name));
-                    context.metrics.queue_retried();
-                    if let Some(node) = context.nodes.get(&name) {
-                        context.events.explain(CLOUD_NODE, &node, failure);
+                match &result {
+                    Err(failure) => {
+                        log(context, lines, &name, failure, queue.pause(&name));
+                        context.metrics.queue_retried();
+                        if let Some(node) = context.nodes.get(&name) {
+                            context.events.explain(CLOUD_NODE, &node, failure);
+                        }
                     }
+                    Ok(()) => lines.forget(&name),
                 }
                 queue.done(name, result.is_ok(), Instant::now());
             }
@@ -61,17 +69,28 @@ pub(super) async fn run(context: &Context, mut changes: UnboundedReceiver<String
     }
 }
 
+/// Logs a failure where it is new, has changed, or was last logged a minute ago. ccm-operator reads what stands before the pause.
+fn log(context: &Context, lines: &Lines, name: &str, failure: &Failure, pause: Duration) {
+    let (line, advice) = (failure.of_sync(name), context.events.advice(failure));
+    if lines.is_due(name, Topic::Sync, &line, Instant::now()) {
+        let longest = LONGEST.as_secs();
+        warn!("{line} in {pause:?}, later up to every {longest} s and with each change of the Node. {advice}");
+    }
+}
+
 /// Brings one node to its state. `since` is the time of its change, or of its last failure.
 ///
 /// 1. Finds its instance (the cloud).
 /// 2. Decides what it gets (pure).
 /// 3. Changes the node (API server), and then its addresses (API server).
-async fn sync(context: &Context, name: &str, since: Instant) -> Result<(), Failure> {
+async fn sync(context: &Context, lines: &Lines, name: &str, since: Instant) -> Result<(), Failure> {
     let Some(node) = context.nodes.get(name) else { return Ok(()) };
     if !initialize::is_uninitialized(&node) {
         return repair(context, &node, since).await;
     }
-    info!("Initializing node {name} with cloud provider");
+    if lines.is_due(name, Topic::Begin, "", Instant::now()) {
+        info!("Initializing node {name} with cloud provider");
+    }
     if context.cloud.is_foreign(key(&node).provider_id, since).await.map_err(Failure::Cloud)? {
         context.events.foreign(&node, &context.cloud.schemes());
         return Ok(());

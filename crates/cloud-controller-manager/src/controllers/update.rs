@@ -33,9 +33,21 @@ async fn pass(context: &Context) {
     let begun = Instant::now();
     let nodes = context.nodes.select(|node| !initialize::is_uninitialized(node));
     let is_one_of_several = nodes.len() >= SEVERAL;
-    let updates: Vec<_> = nodes.iter().map(|node| update(context, node, is_one_of_several, begun)).collect();
-    let updates = futures::stream::iter(updates);
+    let has_provider_ids = nodes.iter().any(|node| !key(node).provider_id.is_empty());
+    let nodes = futures::stream::iter(nodes);
+    let updates = nodes.map(|node| async move { update(context, &node, is_one_of_several, begun).await });
     updates.buffer_unordered(context.options.concurrent_node_syncs.max(1)).collect::<()>().await;
+    if has_provider_ids
+        && context.cloud.schemes().is_empty()
+        && matches!(context.cloud.list(begun).await, Ok(all) if all.is_empty())
+    {
+        warn!(
+            "the account {:?} of the cloud {} has no instance, so which nodes are of this cloud is not known: check the account, the \
+             region and the endpoint",
+            context.options.account.text(),
+            context.options.cloud
+        );
+    }
 }
 
 async fn update(context: &Context, node: &Value, is_one_of_several: bool, begun: Instant) {
@@ -47,8 +59,8 @@ async fn update(context: &Context, node: &Value, is_one_of_several: bool, begun:
     };
     match found {
         Ok(instance) => addresses(context, node, &instance).await,
-        // A node without a providerID may belong to no cloud.
-        Err(error) if error.is_not_found() && key.provider_id.is_empty() => {}
+        // A node without a providerID may belong to no cloud, and one with it to another cloud while no instance of this one is known.
+        Err(error) if error.is_not_found() && (key.provider_id.is_empty() || context.cloud.schemes().is_empty()) => {}
         Err(error) => {
             warn!("Error getting instance metadata for node addresses: {}: {}", key.name, cloud_error(&error));
             context.events.explain(CLOUD_NODE, node, &Failure::Cloud(error));

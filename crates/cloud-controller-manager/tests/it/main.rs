@@ -158,6 +158,7 @@ async fn it_leads_keeps_the_account_shows_its_state_and_ends_in_order() {
 
     process.signal("-USR1");
     process.logs("in flight: nothing").await;
+    process.logs("the API server is http://127.0.0.1:").await;
     assert!(process.log().contains("this process leads"), "{}", process.log());
 
     process.signal("-TERM");

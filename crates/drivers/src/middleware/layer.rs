@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use super::calls::{Call, Calls, Limit, without_secrets};
+use super::{
+    NOT_FIRST_ACCOUNT,
+    calls::{Call, Calls, Limit, without_secrets},
+    outcome::Outcome,
+};
 use crate::{
     contract::{
         Account, AccountInfo, Capability, CommandOutput, Driver, Error, ErrorKind, Filter, Instance, InstanceSpec,
@@ -12,7 +16,7 @@ use crate::{
         Zone,
     },
     error::brief,
-    settings::{READ_ONLY, Secrets},
+    settings::{ACCOUNT_ID, READ_ONLY, Secrets},
 };
 
 /// A driver and what is done around its operations.
@@ -29,17 +33,21 @@ pub(super) struct Expected {
     pub(super) set: Option<String>,
     /// The one that was seen first.
     pub(super) seen: Option<String>,
+    /// Whether the driver was opened with that one as the setting.
+    pub(super) is_pinned: bool,
 }
 
 impl Expected {
-    /// Adds the account to a refusal of the driver, which knows the id that was seen first as the setting.
-    fn explain(&self, error: Error) -> Error {
-        match &self.seen {
-            Some(seen) if self.set.is_none() && error.kind == ErrorKind::InvalidCredentials => {
-                error.context(format!("the account was {seen:?} when it was first used"))
-            }
-            _ => error,
+    /// Says in a refusal of the driver where the id comes from. The driver knows the id that was seen first as the setting, and advises
+    /// to change that: what to do instead only the caller knows.
+    pub(super) fn explain(&self, mut error: Error) -> Error {
+        let is_about_id = error.kind == ErrorKind::InvalidCredentials && error.message.contains(ACCOUNT_ID);
+        if !self.is_pinned || !is_about_id {
+            return error;
         }
+        let advice = error.message.rsplit_once(": ").filter(|(_, advice)| advice.contains(ACCOUNT_ID));
+        error.message = advice.map_or(&*error.message, |(problem, _)| problem).replace(ACCOUNT_ID, "the first use");
+        error.context(NOT_FIRST_ACCOUNT)
     }
 
     /// Refuses an account with another id.
@@ -54,10 +62,7 @@ impl Expected {
                  {set:?}, or change accountID if {id:?} is meant"
             )
         } else if let Some(seen) = self.seen.as_ref().filter(|seen| **seen != info.id) {
-            format!(
-                "the credentials belong to the account {id:?}, but the account was {seen:?} when it was first used: give the \
-                 credentials of {seen:?}, or remove the id that was kept of the first use if {id:?} is meant"
-            )
+            format!("{NOT_FIRST_ACCOUNT}: the credentials belong to the account {id:?}, and it was {seen:?}")
         } else {
             return Ok(());
         };
@@ -66,6 +71,14 @@ impl Expected {
 }
 
 impl Layer {
+    async fn run<T: Outcome, F: Future<Output = Result<T>>>(
+        &self,
+        call: Call<'_>,
+        attempt: impl Fn() -> F,
+    ) -> Result<T> {
+        self.calls.run(call, attempt).await.map_err(|error| self.account.explain(error))
+    }
+
     /// Refuses an operation that changes something where that is not allowed.
     fn change(&self, operation: &str, object: &str, capability: Capability) -> Result<()> {
         let reason = if self.read_only {
@@ -95,7 +108,7 @@ impl Layer {
     /// Ends the driver, within a limit of its own.
     pub(super) async fn close(&self) -> Result<()> {
         let call = Call { limit: Limit::Close, is_idempotent: false, ..call("close", "") };
-        self.calls.run(call, || self.inner.close()).await
+        self.run(call, || self.inner.close()).await
     }
 
     /// Adds the id of what a failed `create` has made, if only the driver knew it, and its answer was lost.
@@ -106,7 +119,7 @@ impl Layer {
         }
         let filter = Filter { owner: Some(spec.key.clone()), ..Filter::default() };
         let call = Call { request: Some(&filter), is_idempotent: false, ..call("find made instance", &spec.name) };
-        let listed = self.calls.run(call, || listed(instances, &filter)).await;
+        let listed = self.run(call, || listed(instances, &filter)).await;
         // One of another name or cluster was there before.
         let is_made = |one: &Instance| one.marks == spec.marks() && one.name == spec.name;
         let mut made = listed.into_iter().flatten().filter(is_made);
@@ -213,16 +226,15 @@ fn is_of(spec: &InstanceSpec, instance: &Instance) -> Result<()> {
 impl Account for Layer {
     async fn verify(&self) -> Result<AccountInfo> {
         let verify = || async {
-            let verified = self.inner.account().verify().await;
-            let info = verified.map_err(|error| self.account.explain(error))?;
+            let info = self.inner.account().verify().await?;
             self.account.check(&info)?;
             Ok(info)
         };
-        self.calls.run(call("verify credentials", ""), verify).await
+        self.run(call("verify credentials", ""), verify).await
     }
 
     async fn verify_settings(&self) -> Result<()> {
-        self.calls.run(call("verify settings", ""), || self.inner.account().verify_settings()).await
+        self.run(call("verify settings", ""), || self.inner.account().verify_settings()).await
     }
 }
 
@@ -234,12 +246,12 @@ impl Topology for Layer {
 
     async fn regions(&self) -> Result<Vec<Region>> {
         let list = || async { distinct("regions", self.inner.topology().regions().await?, |region| &region.id) };
-        self.calls.run(call("list regions", ""), list).await
+        self.run(call("list regions", ""), list).await
     }
 
     async fn zones(&self, region: Option<&str>) -> Result<Vec<Zone>> {
         let list = || async { distinct("zones", self.inner.topology().zones(region).await?, |zone| &zone.id) };
-        self.calls.run(call("list zones", region.unwrap_or_default()), list).await
+        self.run(call("list zones", region.unwrap_or_default()), list).await
     }
 
     async fn region(&self, id: &str) -> Result<Region> {
@@ -247,7 +259,7 @@ impl Topology for Layer {
             let region = self.inner.topology().region(id).await?;
             same("region", id, &region.id).map(|()| region)
         };
-        self.calls.run(call("get region", id), get).await
+        self.run(call("get region", id), get).await
     }
 
     async fn zone(&self, id: &str) -> Result<Zone> {
@@ -255,7 +267,7 @@ impl Topology for Layer {
             let zone = self.inner.topology().zone(id).await?;
             same("zone", id, &zone.id).map(|()| zone)
         };
-        self.calls.run(call("get zone", id), get).await
+        self.run(call("get zone", id), get).await
     }
 }
 
@@ -264,7 +276,7 @@ impl Instances for Layer {
     async fn list(&self, filter: &Filter) -> Result<Vec<Instance>> {
         let instances = self.instances()?;
         let call = Call { request: Some(filter), ..call("list instances", "") };
-        self.calls.run(call, || listed(instances, filter)).await
+        self.run(call, || listed(instances, filter)).await
     }
 
     async fn get(&self, id: &str) -> Result<Instance> {
@@ -273,7 +285,7 @@ impl Instances for Layer {
             let instance = instances.get(id).await?;
             same("instance", id, &instance.id).map(|()| instance)
         };
-        self.calls.run(call("get instance", id), get).await
+        self.run(call("get instance", id), get).await
     }
 
     async fn get_by_provider_id(&self, provider_id: &str) -> Result<Instance> {
@@ -282,7 +294,7 @@ impl Instances for Layer {
             let instance = instances.get_by_provider_id(provider_id).await?;
             same("instance of the providerID", provider_id, &instance.provider_id).map(|()| instance)
         };
-        self.calls.run(call("get instance of providerID", provider_id), get).await
+        self.run(call("get instance of providerID", provider_id), get).await
     }
 
     async fn create(&self, spec: &InstanceSpec) -> Result<Instance> {
@@ -297,7 +309,7 @@ impl Instances for Layer {
             checked.map_err(|error| error.context(format!("{OPERATION} {:?}", spec.name))).map(|()| instance)
         };
         let call = Call { request: Some(spec), limit: Limit::Long, ..call(OPERATION, &spec.name) };
-        match self.calls.run(call, create).await {
+        match self.run(call, create).await {
             Err(error) => Err(self.with_made(instances, spec, error).await),
             made => made,
         }
@@ -311,21 +323,21 @@ impl Instances for Layer {
             Err(error) if error.is_not_found() => {}
             checked => checked?,
         }
-        self.calls.run(call("delete instance", id), || instances.delete(id)).await
+        self.run(call("delete instance", id), || instances.delete(id)).await
     }
 
     async fn start(&self, id: &str) -> Result<()> {
         let instances = self.instances()?;
         self.change("start instance", id, Capability::Instances)?;
         self.check_own("start instance", id).await?;
-        self.calls.run(call("start instance", id), || instances.start(id)).await
+        self.run(call("start instance", id), || instances.start(id)).await
     }
 
     async fn stop(&self, id: &str) -> Result<()> {
         let instances = self.instances()?;
         self.change("stop instance", id, Capability::Instances)?;
         self.check_own("stop instance", id).await?;
-        self.calls.run(call("stop instance", id), || instances.stop(id)).await
+        self.run(call("stop instance", id), || instances.stop(id)).await
     }
 }
 
@@ -339,7 +351,7 @@ impl Inventory for Layer {
         let inventory = self.inventory(kind)?;
         let call = Call { request: Some(&region), ..call("list inventory", kind.plural()) };
         let list = || async { distinct(kind.plural(), inventory.list(kind, region).await?, |resource| &resource.id) };
-        self.calls.run(call, list).await
+        self.run(call, list).await
     }
 
     async fn get(&self, kind: ResourceKind, id: &str) -> Result<Resource> {
@@ -349,7 +361,7 @@ impl Inventory for Layer {
             let resource = inventory.get(kind, id).await?;
             same(kind.word(), id, &resource.id).map(|()| resource)
         };
-        self.calls.run(call, get).await
+        self.run(call, get).await
     }
 }
 
@@ -357,7 +369,7 @@ impl Inventory for Layer {
 impl Metrics for Layer {
     async fn usage(&self, id: &str) -> Result<Usage> {
         let metrics = self.inner.metrics().ok_or_else(|| lacks(Capability::Metrics))?;
-        self.calls.run(call("get usage of instance", id), || metrics.usage(id)).await
+        self.run(call("get usage of instance", id), || metrics.usage(id)).await
     }
 }
 
@@ -369,6 +381,6 @@ impl RunCommand for Layer {
         self.check_own("run command in instance", id).await?;
         // The words of the command may have secrets, so the trace has none of them.
         let call = Call { limit: Limit::Long, is_idempotent: false, ..call("run command in instance", id) };
-        self.calls.run(call, || run_command.run(id, command)).await
+        self.run(call, || run_command.run(id, command)).await
     }
 }

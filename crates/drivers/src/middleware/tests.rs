@@ -235,9 +235,9 @@ async fn another_account_is_refused() {
         (
             &[],
             Some("B"),
-            "the credentials belong to the account \"A\", but the account was \"B\" when it was first used",
+            "not the account of the first use: the credentials belong to the account \"A\", and it was \"B\"",
         ),
-        (&[(ACCOUNT_ID, "A")], Some("B"), "the account was \"B\" when it was first used"),
+        (&[(ACCOUNT_ID, "A")], Some("B"), "not the account of the first use: "),
     ] {
         let script = Script::new([]);
         let error = open(&script, set, seen, false).await.err().unwrap();
@@ -263,7 +263,28 @@ async fn another_account_is_refused() {
 
     let script = Script::new([fail(ErrorKind::InvalidCredentials)]);
     let error = open(&script, &[], Some("B"), false).await.err().unwrap();
-    assert_eq!(error.message, "the account was \"B\" when it was first used: the reason");
+    assert_eq!(error.message, "the reason", "the account is the right one, as far as is known");
+}
+
+/// A driver knows the id that was seen first as the setting, and users who have not set it must not be told to change it.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_driver_says_where_the_id_comes_from() {
+    const DOCKER: &str = "the Engine has the id A, and accountID demands B: correct host or accountID";
+    for (message, set, seen) in [
+        (DOCKER, DOCKER, "not the account of the first use: the Engine has the id A, and the first use demands B"),
+        (
+            "show: it answered for \"A\", and the account is \"B\": give those of \"B\", or change accountID if \"A\" is meant",
+            "show: it answered for \"A\", and the account is \"B\": give those of \"B\", or change accountID if \"A\" is meant",
+            "not the account of the first use: show: it answered for \"A\", and the account is \"B\"",
+        ),
+        ("the token is wrong: get one", "the token is wrong: get one", "the token is wrong: get one"),
+    ] {
+        let refusal = || [Fail(Error::new(ErrorKind::InvalidCredentials, message))];
+        let error = open(&Script::new(refusal()), &[(ACCOUNT_ID, "B")], Some("B"), false).await.err().unwrap();
+        assert_eq!(error.message, set);
+        let error = open(&Script::new(refusal()), &[], Some("B"), false).await.err().unwrap();
+        assert_eq!(error.message, seen);
+    }
 }
 
 #[tokio::test(start_paused = true)]

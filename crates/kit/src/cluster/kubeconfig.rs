@@ -16,7 +16,9 @@ use crate::{
 };
 
 /// Loads the configuration from this kubeconfig, else from `KUBECONFIG` or `~/.kube/config`, else from the Pod.
-pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
+///
+/// Fails if there is none, or if what it chooses is missing or not supported.
+pub async fn load(access: &Access) -> anyhow::Result<Config> {
     let (mut kubeconfig, name) = match &access.kubeconfig {
         Some(path) => {
             let name = path.display().to_string();
@@ -86,7 +88,7 @@ pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
 }
 
 /// Whether a kubeconfig should be used. An invalid kubeconfig must not lead to the credentials of the Pod.
-fn is_there() -> bool {
+pub fn is_there() -> bool {
     std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty())
         || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
 }

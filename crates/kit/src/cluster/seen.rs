@@ -83,6 +83,11 @@ impl Seen {
         self.objects.values().map(Arc::as_ref)
     }
 
+    /// The existing objects, by name, to be kept without a copy.
+    pub fn shared(&self) -> impl Iterator<Item = &Arc<Value>> {
+        self.objects.values()
+    }
+
     /// The object with this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.objects.get(name).map(Arc::as_ref)

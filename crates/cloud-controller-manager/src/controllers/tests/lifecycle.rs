@@ -70,7 +70,7 @@ type Change<'a> = &'a dyn Fn(&mut Script);
 #[tokio::test(start_paused = true)]
 async fn only_two_answers_in_a_row_and_a_list_that_has_others_delete_a_node() {
     let error = |kind: ErrorKind, message: &str| Some(Error::new(kind, message));
-    let other = "the credentials belong to the account \"B\"";
+    let other = "not the account of the first use: the credentials belong to the account \"B\"";
     let cases: [(&str, Change<'_>, &[&str]); 8] = [
         ("unreachable", &|script| script.get = error(ErrorKind::Unavailable, "x"), &["CloudUnavailable"]),
         ("another class", &|script| script.get = error(ErrorKind::Internal, "x"), &["CloudRequestFailed"]),

@@ -94,7 +94,7 @@ async fn the_log_has_one_line_for_each_change_of_a_node() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(lines(&context, &mut memory, &log).await, ["node b: removed the shutdown taint: it is ready"]);
 
-    let wrong = "the credentials belong to the account \"B\", but the account was \"A\" when it was first used";
+    let wrong = "the certificate is wrong";
     world.cloud.with(|script| script.get = Some(Error::new(ErrorKind::InvalidCredentials, wrong)));
     let unknown = [format!("error checking if node a exists: InvalidCredentials: {wrong}")];
     assert_eq!(lines(&context, &mut memory, &log).await, unknown);
@@ -119,4 +119,59 @@ async fn a_refused_deletion_is_logged_once_a_minute_with_its_announcement() {
     let all = lines(&context, &mut memory, &log).await;
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(all[0].contains("never") && all[1] == both[0] && all[2].contains("never"), "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_logged_when_it_is_done() {
+    let log = Log::default();
+    let _set = tracing::subscriber::set_default(log.clone());
+    let world = World::new(&["b"]);
+    world.api.state().put(known_node("a", "Unknown"));
+    let (context, mut memory) = (world.context(options(None)).await, Memory::default());
+    assert_eq!(
+        lines(&context, &mut memory, &log).await,
+        ["deleting node since it is no longer present in cloud provider: a", "node a: deleted"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_an_instance_is_logged_once_a_minute_with_what_to_do() {
+    let log = Log::default();
+    let _set = tracing::subscriber::set_default(log.clone());
+    let world = World::new(&["b"]);
+    world.api.state().put(new_node("a"));
+    let options = Options { controllers: BTreeSet::from([Controller::CloudNode]), ..options(None) };
+    options.account.set("acct-1");
+    world.run(options);
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let all = log.lines();
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert_eq!(all[0], "Initializing node a with cloud provider");
+    let start = "error syncing 'a': failed to get instance metadata for node a: NotFound: no instance has the name \"a\", requeuing in 5ms";
+    assert!(all[1].starts_with(start), "{all:?}");
+    assert!(all[1].contains(" The account is \"acct-1\". If it exists, "), "{all:?}");
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(log.lines().len(), 1, "a minute is over");
+    world.cloud.with(|script| script.instances.push(instance("a")));
+    world.api.state().change("a", |node| node["metadata"]["annotations"] = json!({"retry": "now"}));
+    world.until("it is initialized", |api| api.reasons("a").contains(&"Synced".to_owned())).await;
+    let last = log.lines();
+    assert_eq!(last.last().unwrap(), "Successfully initialized node a with cloud provider", "{last:?}");
+}
+
+/// Whose node it is, is not known while the account is empty.
+#[tokio::test(start_paused = true)]
+async fn a_healthy_node_has_no_event_while_the_account_is_empty() {
+    let log = Log::default();
+    let _set = tracing::subscriber::set_default(log.clone());
+    let world = World::new(&[]);
+    let mut other = node("a", "True");
+    other["spec"]["providerID"] = "docker:////a".into();
+    world.api.state().put(other);
+    world.run(options(None));
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    assert_eq!((world.api.writes(), world.api.reasons("a")), (vec![], vec![]));
+    let all = log.lines();
+    assert_eq!(all.len(), 2, "one with each update: {all:?}");
+    assert!(all[0].starts_with("the account \"not known yet\" of the cloud fake has no instance"), "{all:?}");
 }
