@@ -175,6 +175,9 @@ class Cloud:
         if list(by) != ["providerID"]:
             raise invalid("arguments", "either id or providerID is needed")
         provider_id = by["providerID"]
+        if not provider_id.startswith(f"{NAME}://"):
+            # The Node of another cloud is not one whose instance is gone.
+            raise invalid("providerID", f"{provider_id!r} is not of this driver: it has to begin with {NAME}://")
         for instance in self.state["instances"]:
             if instance["providerID"] == provider_id:
                 return {"instance": self.shown(instance)}

@@ -118,7 +118,12 @@ instance_list() {
 # NotFound is the only error that may lead to a deletion: the right account was asked, and does not have it.
 instance_show() {
     texts "$arguments" by 'keys | join(" ")' id '.id // .providerID'
-    case $by in id | providerID) ;; *) fail InvalidArgument "either id or providerID is needed" field arguments ;; esac
+    case $by:$id in
+    # The Node of another cloud is not one whose instance is gone.
+    id:* | providerID:"$name://"*) ;;
+    providerID:*) fail InvalidArgument "$id is not of this driver: it has to begin with $name://" field providerID ;;
+    *) fail InvalidArgument "either id or providerID is needed" field arguments ;;
+    esac
     found=$(cloud -c --arg by "$by" '[.instances[] | select(.[$by] == $arguments[$by]) | del(.digest)]')
     [ "$found" != '[]' ] || fail NotFound "there is no instance $id" id "$id"
     succeed "$(printf '%s' "$found" | jq '{instance: .[0]}')"

@@ -44,6 +44,11 @@ impl Drivers {
         Ok(Box::leak(Box::new(Self { external, disabled })))
     }
 
+    /// The built-in drivers only, for the rest of the process.
+    pub fn of_program() -> &'static Self {
+        Box::leak(Box::new(Self { external: None, disabled: None }))
+    }
+
     /// All drivers, those that are built in first.
     pub fn all(&self) -> impl Iterator<Item = &dyn DriverType> {
         let external = self.external.iter().map(|driver| driver as &dyn DriverType);

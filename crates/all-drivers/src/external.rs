@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use ccm_driver_external::Pin;
 use clap::Args;
 
-use crate::{built_in, text::boolean, values::text_of};
+use crate::{built_in, error::brief, text::boolean, values::text_of};
 
 /// The name of the driver.
 const NAME: &str = "CLOUD_PROVIDER";
@@ -71,28 +71,31 @@ fn of_variables(variable: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<C
     let enabled = match text(ENABLE)? {
         None => false,
         Some(text) => {
-            boolean(&text).ok_or_else(|| anyhow!("the environment variable {ENABLE} is not true or false"))?
+            let found = brief(&text);
+            boolean(&text)
+                .ok_or_else(|| anyhow!("the environment variable {ENABLE} is {found:?}, not true or false"))?
         }
     };
     let path = text(PATH)?;
     if !enabled {
         return Ok(path.map_or(Choice::None, |path| Choice::Disabled(path.into())));
     }
-    let needed = |key: &str, value: Option<String>| {
-        value.with_context(|| {
-            format!("the environment variable {key} is missing, and {ENABLE} is true: set both, or none")
-        })
+    let (hash, name) = (text(HASH)?, text(NAME)?);
+    let missing: Vec<_> =
+        [(NAME, &name), (PATH, &path), (HASH, &hash)].into_iter().filter(|(_, text)| text.is_none()).collect();
+    let (Some(path), Some(hash), Some(name)) = (&path, &hash, &name) else {
+        let (noun, verb) = if missing.len() == 1 { ("variable", "is") } else { ("variables", "are") };
+        let missing = missing.into_iter().map(|(key, _)| key).collect::<Vec<_>>().join(", ");
+        bail!("the environment {noun} {missing} {verb} missing, and {ENABLE} is true: set all four, or unset {ENABLE}");
     };
-    let path = PathBuf::from(needed(PATH, path)?);
-    let hash = needed(HASH, text(HASH)?)?;
-    let name = needed(NAME, text(NAME)?)?;
+    let path = PathBuf::from(path);
     let of_file = name_of(&path);
-    if name != of_file {
+    if *name != of_file {
         bail!(
             "{NAME} is {name:?}, and the file of {PATH} has the name {of_file:?} without its extension: both have to be the name of the driver"
         );
     }
-    let pin = Pin::new(path, &hash).with_context(|| format!("the environment variables {PATH} and {HASH}"))?;
+    let pin = Pin::new(path, hash).with_context(|| format!("the environment variables {PATH} and {HASH}"))?;
     Ok(Choice::Pinned(pin))
 }
 

@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use ccm_base::{files, text, version};
+use ccm_base::{error, files, text, version};
 
 mod built_in;
 mod drivers;

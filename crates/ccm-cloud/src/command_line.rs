@@ -18,10 +18,11 @@ use tracing::warn;
 
 use crate::{
     activity::{self, Activity},
+    error::chain,
     failure::{DONE, exit_codes},
     flags::{General, argument, given},
     operations::{Call, Operation},
-    terminal::WIDE,
+    terminal::{WIDE, say},
     version::VERSION,
 };
 
@@ -42,9 +43,9 @@ const CODES: &str = "Exit codes: see ccm-cloud --help";
 
 /// The end of the help, after the exit codes.
 const NOTES: &str = "
-A setting has the value of its flag, else of its environment variable, else of the file of
---config, else its default. SIGUSR1 prints what is in flight. docs/drivers/README.md says what to do
-after each exit code.
+A setting has the value of its flag, else of its environment variable, else of
+the file of --config, else its default. SIGUSR1 prints what is in flight.
+docs/drivers/README.md says what to do after each exit code.
 ";
 
 /// Returns the whole command line.
@@ -133,16 +134,41 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Resu
     let (flags, others) = driver_flags(&arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("failed to start the runtime")?;
-    let drivers = runtime.block_on(Drivers::load(&flags, |name| env::var_os(name)))?;
-    if let Some(driver) = drivers.external() {
-        fit::check(driver).map_err(|problem| anyhow!("{}: {problem}", driver.program().path().display()))?;
-    }
+    let drivers = match load(&runtime, &flags) {
+        Err(problem) if flags.driver.is_none() => return without_drivers(problem, &arguments),
+        loaded => loaded?,
+    };
     let matches = command(drivers).try_get_matches_from(&arguments);
     let matches = matches.map_err(|error| explained(error, drivers, others.first().copied()))?;
     match matches.subcommand().and_then(|(name, of)| Some((drivers.named(name)?, of))) {
         Some((driver, matches)) => run_driver(&runtime, drivers, driver, matches),
         None => Own::from_arg_matches(&matches)?.run(drivers, command(drivers)).map(|()| DONE),
     }
+}
+
+/// Loads the drivers. Fails unless every guard of an external driver passes, and if the command line cannot have it.
+fn load(runtime: &Runtime, flags: &DriverFlags) -> anyhow::Result<&'static Drivers> {
+    let drivers = runtime.block_on(Drivers::load(flags, |name| env::var_os(name)))?;
+    if let Some(driver) = drivers.external() {
+        fit::check(driver).map_err(|problem| anyhow!("{}: {problem}", driver.program().path().display()))?;
+    }
+    Ok(drivers)
+}
+
+/// Runs what needs no driver, after the one of the variables was refused: the help, the version, and commands of the program itself.
+/// Variables may be set for a whole shell, and the help says how to set them right. For all else the problem is the answer.
+fn without_drivers(problem: anyhow::Error, arguments: &[OsString]) -> anyhow::Result<u8> {
+    let drivers = Drivers::of_program();
+    let own = match command(drivers).try_get_matches_from(arguments) {
+        Err(usage) if !usage.use_stderr() => Err(usage),
+        Err(_) => return Err(problem),
+        Ok(matches) => match Own::from_arg_matches(&matches) {
+            Ok(own) if !own.needs_drivers() => Ok(own),
+            _ => return Err(problem),
+        },
+    };
+    say(&format!("ccm-cloud: note: without the driver of the environment: {}", chain(problem.as_ref())));
+    own?.run(drivers, command(drivers)).map(|()| DONE)
 }
 
 fn run_driver(

@@ -5,6 +5,7 @@ use ccm_base::{
     text::{mask, terminal::printable},
 };
 use ccm_drivers::contract::ErrorKind;
+use serde::de::DeserializeOwned;
 
 use crate::{
     frame::{Ended, Report},
@@ -16,6 +17,9 @@ use crate::{
 
 /// How many of the last lines of standard error are in a message.
 const LINES: usize = 3;
+
+/// How many characters of standard output are in a message if it is no answer.
+const BEGINNING: usize = 60;
 
 /// The exit status of `/usr/bin/env` if the program that it looks for is not there.
 const NOT_FOUND: i32 = 127;
@@ -46,8 +50,11 @@ impl Question<'_> {
         self.ended(report.ended, stderr.clone())?;
         let operation = self.call.name();
         let none = |error: &serde_json::Error| {
-            let reason = if report.stdout.is_empty() { "it is empty".to_owned() } else { error.to_string() };
-            Problem::NoAnswer { operation, reason: (self.masked)(&reason), stderr: stderr.clone() }
+            let reason = match &report.stdout[..] {
+                [] => "it is empty".to_owned(),
+                bytes => format!("{}; {}", (self.masked)(&error.to_string()), self.beginning(bytes)),
+            };
+            Problem::NoAnswer { operation, reason, stderr: stderr.clone() }
         };
         // First what every version has: another one may have other answers.
         let version: Version = serde_json::from_slice(&report.stdout).map_err(|error| none(&error))?;
@@ -58,9 +65,7 @@ impl Question<'_> {
         if found.as_u64() != Some(VERSION.into()) {
             return Err(Problem::OtherProtocol { operation, found: brief(&found.to_string()).into_owned() });
         }
-        let answer: Answer =
-            serde_json::from_slice(&report.stdout).map_err(|error| self.wrong(&self.text(&error.to_string())))?;
-        self.check(answer)
+        self.check(self.parsed("", &report.stdout)?)
     }
 
     fn check<T: Outcome>(&self, answer: Answer) -> Result<Answered<T>, Problem> {
@@ -74,14 +79,21 @@ impl Question<'_> {
         match (answer.result, answer.error) {
             (Some(result), None) => {
                 if T::HAS_ACCOUNT && account.is_none() {
-                    return Err(self.wrong("it does not say of which account it is"));
-                }
-                let result: T = serde_json::from_str(result.get())
-                    .map_err(|error| self.wrong(&format!("its result: {}", self.text(&error.to_string()))))?;
-                if let Some(id) = result.account().filter(|id| account.as_deref() != Some(*id)) {
                     return Err(
-                        self.wrong(&format!("its result is of the account {:?}, and it is of another one", brief(id)))
+                        self.wrong("it has no field \"account\", which is the id of the account that has answered")
                     );
+                }
+                let result: T = self.parsed("result.", result.get().as_bytes())?;
+                if let Some(id) = result.account().filter(|id| account.as_deref() != Some(*id)) {
+                    let account = account.unwrap_or_default();
+                    return Err(self.wrong(&format!(
+                        "result.id is {:?}, and the field \"account\" is {:?}: both are the id of the account",
+                        brief(id),
+                        brief(&account)
+                    )));
+                }
+                if let Some(reason) = result.problem() {
+                    return Err(self.wrong(&self.text(&format!("result.{reason}"))));
                 }
                 Ok(Answered { account, result })
             }
@@ -89,6 +101,28 @@ impl Question<'_> {
             (Some(_), Some(_)) => Err(self.wrong("it has a result and an error")),
             (None, None) => Err(self.wrong("it has neither a result nor an error")),
         }
+    }
+
+    /// Reads a value of the answer. A failure has the path of the field that is wrong, which begins with `prefix`.
+    fn parsed<T: DeserializeOwned>(&self, prefix: &str, json: &[u8]) -> Result<T, Problem> {
+        let parsed = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json));
+        parsed.map_err(|error| {
+            let (path, cause) = (error.path().to_string(), error.inner());
+            // The place in the text says nothing to somebody who has not seen the text.
+            let place = format!(" at line {} column {}", cause.line(), cause.column());
+            let cause = cause.to_string();
+            let cause = cause.strip_suffix(&place).unwrap_or(&cause);
+            let path = if path == "." { prefix.trim_end_matches('.').to_owned() } else { format!("{prefix}{path}") };
+            let path = if path.is_empty() { path } else { format!("{path}: ") };
+            self.wrong(&self.text(&format!("{path}{cause}")))
+        })
+    }
+
+    /// How standard output begins that is no answer.
+    fn beginning(&self, stdout: &[u8]) -> String {
+        let text = self.text(&String::from_utf8_lossy(stdout));
+        let begins: String = text.trim().chars().take(BEGINNING).collect();
+        format!("it begins with {begins:?}; it is for the answer alone: print all else to standard error")
     }
 
     fn failure(&self, failure: Failure, account: Option<&str>) -> Problem {
@@ -103,13 +137,16 @@ impl Question<'_> {
         let asked = self.call.asked();
         let id = id.unwrap_or_default();
         if account.is_none() {
-            return self.wrong(&format!("NotFound without the account that was looked at: {error}"));
+            return self.wrong(&format!(
+                "NotFound without the field \"account\", the id of the account that was looked at: {error}"
+            ));
         }
         if id.is_empty() {
-            return self.wrong(&format!("NotFound without the id of what is not found: {error}"));
+            return self.wrong(&format!("NotFound without error.id, the id of what is not found: {error}"));
         }
         if !asked.contains(&id.as_str()) {
-            return self.wrong(&format!("NotFound of {:?}, which was not asked for: {error}", brief(&id)));
+            return self
+                .wrong(&format!("NotFound, and error.id is {:?}, which was not asked for: {error}", brief(&id)));
         }
         Problem::Answered(error)
     }

@@ -64,6 +64,8 @@ mod tests {
             let problem = format!("/x@sha256:{digest}").parse::<Pin>().unwrap_err();
             assert!(matches!(problem, Problem::Digest { .. }), "{problem}");
         }
+        let prefixed = Pin::new("/x", &format!("sha256:{digest}")).unwrap_err().to_string();
+        assert!(prefixed.contains("in lowercase, without sha256: in front: take"), "{prefixed}");
         for text in ["", "/x", &format!("/x@{digest}"), &format!("/x@sha512:{digest}"), &format!("@sha256:{digest}")] {
             let problem = text.parse::<Pin>().unwrap_err();
             assert!(matches!(problem, Problem::Pin { .. }), "{problem}");

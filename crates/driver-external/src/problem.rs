@@ -20,8 +20,9 @@ pub enum Problem {
     },
     /// It is no digest.
     #[error(
-        "{:?} is no SHA-256 digest, which has 64 digits 0-9 and a-f in lowercase: take what `sha256sum` prints for the file",
-        brief(text)
+        "{:?} is no SHA-256 digest, which has 64 digits 0-9 and a-f in lowercase{}: take what `sha256sum` prints for the file",
+        brief(text),
+        if text.starts_with("sha256:") { ", without sha256: in front" } else { "" }
     )]
     Digest {
         /// The text.
@@ -275,7 +276,9 @@ pub enum Problem {
         found: String,
     },
     /// The answer does not say what it has to say.
-    #[error("{operation}: the driver gave a wrong answer: {reason}; report it to its author")]
+    #[error(
+        "{operation}: the driver gave a wrong answer: {reason}; the driver has to be corrected, see docs/drivers/protocol.md"
+    )]
     WrongAnswer {
         /// The operation.
         operation: &'static str,
@@ -309,7 +312,10 @@ pub enum Problem {
         found: String,
     },
     /// What the driver declares cannot work.
-    #[error("the driver in {} declares what cannot work: {reason}; report it to its author", path.display())]
+    #[error(
+        "the driver in {} declares what cannot work: {reason}; the driver has to be corrected, see docs/drivers/protocol.md",
+        path.display()
+    )]
     Declaration {
         /// The file.
         path: PathBuf,

@@ -1,10 +1,14 @@
 //! The protocol, version 1 (pure): what a driver is asked, and what it answers. docs/drivers/protocol.md has it for people. Names and
 //! meanings never change within a version; fields may be added to answers, which are ignored by older programs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
+use ccm_base::error::brief;
 use ccm_drivers::{
-    contract::{AccountInfo, CommandOutput, Endpoint, Error, ErrorKind, Instance, Mode, Region, Resource, Usage, Zone},
+    contract::{
+        AccountInfo, Address, AddressKind, CommandOutput, Endpoint, Error, ErrorKind, Instance, Mode, Region, Resource,
+        Usage, Zone,
+    },
     settings::{Kind, Setting},
 };
 use serde::{Deserialize, Serialize};
@@ -270,6 +274,11 @@ pub(crate) trait Outcome: for<'de> Deserialize<'de> {
     fn account(&self) -> Option<&str> {
         None
     }
+
+    /// What is wrong with a value that has the right type, beginning with its path.
+    fn problem(&self) -> Option<String> {
+        None
+    }
 }
 
 impl Outcome for Described {
@@ -289,11 +298,31 @@ impl Outcome for AccountInfo {
 impl Outcome for Done {}
 impl Outcome for Regions {}
 impl Outcome for Zones {}
-impl Outcome for Instances {}
-impl Outcome for One {}
 impl Outcome for Resources {}
 impl Outcome for Usage {}
 impl Outcome for CommandOutput {}
+
+impl Outcome for Instances {
+    fn problem(&self) -> Option<String> {
+        let mut all = self.instances.iter().enumerate();
+        all.find_map(|(index, instance)| no_ip_address(&format!("instances[{index}]"), instance))
+    }
+}
+
+impl Outcome for One {
+    fn problem(&self) -> Option<String> {
+        no_ip_address("instance", &self.instance)
+    }
+}
+
+/// Names the first IP address of an instance that is none. It would be written to the Node.
+fn no_ip_address(path: &str, instance: &Instance) -> Option<String> {
+    let is_wrong = |one: &Address| {
+        matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP) && one.address.parse::<IpAddr>().is_err()
+    };
+    let (index, wrong) = instance.addresses.iter().enumerate().find(|(_, one)| is_wrong(one))?;
+    Some(format!("{path}.addresses[{index}].address {:?} is no IP address", brief(&wrong.address)))
+}
 
 impl Failure {
     /// The error of this failure, with the message that is fit for output. Fails with what is wrong with it.
@@ -307,7 +336,7 @@ impl Failure {
             "Forbidden" => ErrorKind::Forbidden,
             "InvalidArgument" => match field.filter(|field| !field.is_empty()) {
                 Some(field) => ErrorKind::InvalidArgument(field),
-                None => return Err(format!("InvalidArgument without the field: {message}")),
+                None => return Err(format!("InvalidArgument without error.field, the field that is wrong: {message}")),
             },
             "NotSupported" => ErrorKind::NotSupported,
             "ReadOnly" => ErrorKind::ReadOnly,
@@ -315,7 +344,7 @@ impl Failure {
             "Timeout" => ErrorKind::Timeout,
             "Unavailable" => ErrorKind::Unavailable,
             "Internal" => ErrorKind::Internal,
-            _ => return Err(format!("an error of the unknown class {:?}: {message}", ccm_base::error::brief(&class))),
+            _ => return Err(format!("an error of the unknown class {:?}: {message}", brief(&class))),
         };
         let error = Error::new(kind, message);
         Ok(match instance.filter(|id| !id.is_empty()) {

@@ -56,7 +56,7 @@ fn a_driver_that_is_not_enabled_is_not_used() {
         let mut variables = variables();
         variables.insert(ENABLE, value.to_owned());
         assert!(
-            refused(&flags(None), &variables).contains("ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN is not true"),
+            refused(&flags(None), &variables).contains(&format!("{ENABLE} is {value:?}, not true or false")),
             "{value}"
         );
     }
@@ -76,9 +76,17 @@ fn each_variable_that_is_missing_is_an_error_once_the_driver_is_enabled() {
             );
         }
     }
+    let mut variables = variables();
+    variables.retain(|key, _| *key == ENABLE || *key == PATH);
+    assert_eq!(
+        refused(&flags(None), &variables),
+        format!(
+            "the environment variables {NAME}, {HASH} are missing, and {ENABLE} is true: set all four, or unset {ENABLE}"
+        )
+    );
     let bytes: OsString = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
     for key in [PATH, HASH, NAME, ENABLE] {
-        let variables = variables();
+        let variables = self::variables();
         let with =
             |asked: &str| if asked == key { Some(bytes.clone()) } else { variables.get(asked).map(OsString::from) };
         assert!(choice(&flags(None), with).unwrap_err().to_string().ends_with("is not UTF-8"), "{key}");

@@ -60,7 +60,10 @@ impl Language {
     /// What has to be in the image besides the driver.
     fn needs(self) -> &'static str {
         match self {
-            Self::Python => "`python3`, 3.9 or newer",
+            Self::Python => {
+                "`python3`, 3.9 or newer. It is looked for in /usr/local/bin, /usr/bin and /bin only.\n\
+                 A Python of your own, such as pyenv's or a venv's: its whole path in the first line"
+            }
             Self::Sh => "`sh`, `jq` and `flock`",
         }
     }

@@ -51,6 +51,11 @@ struct Row {
 }
 
 impl Own {
+    /// Whether the command is about the drivers themselves.
+    pub(super) fn needs_drivers(&self) -> bool {
+        matches!(self, Self::Drivers(_))
+    }
+
     /// Runs a command. `program` is the whole command line.
     pub(super) fn run(&self, drivers: &'static Drivers, mut program: Command) -> anyhow::Result<()> {
         match self {

@@ -28,7 +28,7 @@ pub(crate) struct ListArgs {
     zone: Option<String>,
 
     /// A label that the instances have; may be repeated or have commas, and all have to fit.
-    #[arg(short = 'l', long, value_name = "NAME=VALUE", value_parser = pair, value_delimiter = ',')]
+    #[arg(short = 'l', long, visible_alias = "label", value_name = "NAME=VALUE", value_parser = pair, value_delimiter = ',')]
     selector: Vec<(String, String)>,
 
     #[command(flatten)]

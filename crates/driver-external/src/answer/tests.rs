@@ -77,6 +77,15 @@ fn a_message_is_short_printable_and_without_secrets() {
 }
 
 #[test]
+fn the_beginning_of_what_is_no_answer_is_shown_without_secrets() {
+    let stdout = format!("\n DEBUG said hunter2\tnext {}", "x".repeat(100));
+    let error =
+        read::<Regions>(&Call::RegionList {}, Ended::Exited(0), stdout.as_bytes(), b"").unwrap_err().to_string();
+    let begins = format!("DEBUG said (secret) next {}", "x".repeat(35));
+    assert!(error.contains(&format!("; it begins with {begins:?}; it is for the answer alone")), "{error}");
+}
+
+#[test]
 fn the_rest_of_a_secret_whose_beginning_was_not_kept_is_in_no_message() {
     let failed = |stderr: &[u8]| {
         read::<Regions>(&Call::RegionList {}, Ended::Exited(3), b"", &stderr[stderr.len() - KEPT..])

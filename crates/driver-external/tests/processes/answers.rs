@@ -10,7 +10,6 @@ use ccm_drivers::{
     },
     settings::Values,
 };
-
 use tempfile::NamedTempFile;
 
 use crate::lab::{ACCOUNT, DESCRIBED, Lab, open, run, values};
@@ -19,6 +18,7 @@ crate::tests![
     a_driver_says_what_it_can_do,
     a_request_has_the_context_and_the_settings,
     a_result_is_returned,
+    an_address_that_is_none_is_a_wrong_answer,
     an_error_keeps_its_class,
     only_a_whole_answer_of_the_right_account_says_that_something_is_gone,
     the_first_account_is_the_only_one,
@@ -129,16 +129,44 @@ fn a_result_is_returned() {
     let error = run(all.list(&other)).unwrap_err();
     assert!(error.kind == ErrorKind::Internal && error.message.contains("does not fit"), "{error}");
     let error = run(opened.topology().regions()).unwrap_err();
-    assert!(error.kind == ErrorKind::Internal && error.message.contains("missing field `regions`"), "{error}");
+    assert!(
+        error.kind == ErrorKind::Internal && error.message.contains("wrong answer: result: missing field `regions`"),
+        "{error}"
+    );
 
     let account = run(answer(r#"{"id":"account-1","name":"","subAccounts":[]}"#).account().verify()).unwrap();
     assert_eq!(account.id, ACCOUNT);
     let other = run(answer(r#"{"id":"account-2","name":"","subAccounts":[]}"#).account().verify()).unwrap_err();
     assert!(other.kind == ErrorKind::Internal && other.message.contains("account-2"), "{other}");
+    assert!(other.message.contains(r#"result.id is "account-2", and the field "account" is "account-1""#), "{other}");
     let usage = run(answer(r#"{"processorSeconds":1.5}"#).metrics().unwrap().usage("i-1")).unwrap();
     assert_eq!((usage.processor_seconds, usage.memory_bytes), (Some(1.5), None));
     let ran = answer(r#"{"exitCode":3,"stdout":"o","stderr":"e"}"#);
     assert_eq!(run(ran.run_command().unwrap().run("i-1", &["true".to_owned()])).unwrap().exit_code, 3);
+}
+
+fn an_address_that_is_none_is_a_wrong_answer() {
+    let lab = Lab::new();
+    let with = |kind: &str, address: &str| {
+        let addresses = format!(r#"{{"type":"InternalIP","address":"::1"}},{{"type":"{kind}","address":"{address}"}}"#);
+        let one = INSTANCE.replace(r#"{"type":"InternalIP","address":"192.0.2.1"}"#, &addresses);
+        let result = format!(r#"{{"instance":{one},"instances":[{INSTANCE},{one}]}}"#);
+        open(&lab.shell(&print(&format!(r#"{{"protocolVersion":1,"account":"{ACCOUNT}","result":{result}}}"#))), &[])
+    };
+    run(with("Hostname", "999.0.0.2").instances().unwrap().get("i-1")).unwrap();
+    for (kind, address) in [("InternalIP", "999.0.0.2"), ("ExternalIP", ""), ("InternalIP", "10.0.0.1/24")] {
+        let opened = with(kind, address);
+        let all = opened.instances().unwrap();
+        let wrong = |error: Error, path: &str| {
+            let expected = format!("wrong answer: result.{path}.addresses[1].address {address:?} is no IP address;");
+            assert!(error.kind == ErrorKind::Internal && error.message.contains(&expected), "{error}");
+        };
+        wrong(run(all.get("i-1")).unwrap_err(), "instance");
+        wrong(run(all.create(&InstanceSpec::default())).unwrap_err(), "instance");
+        wrong(run(all.list(&Filter::default())).unwrap_err(), "instances[1]");
+    }
+    let error = run(with("internalIP", "::1").instances().unwrap().get("i-1")).unwrap_err();
+    assert!(error.message.contains("result.instance.addresses[1].type: unknown variant `internalIP`"), "{error}");
 }
 
 fn an_error_keeps_its_class() {
@@ -180,11 +208,11 @@ fn only_a_whole_answer_of_the_right_account_says_that_something_is_gone() {
     assert!(error.is_not_found() && error.message == "it is gone", "{error}");
     // From here on nothing is gone.
     for (body, kind, problem) in [
-        (print(&not_found(account, "")), ErrorKind::Internal, "without the id"),
+        (print(&not_found(account, "")), ErrorKind::Internal, "without error.id"),
         (print(&not_found(account, r#""id":"i-10","#)), ErrorKind::Internal, "\"i-10\", which was not asked for"),
         (print(&not_found(account, r#""id":"i-","#)), ErrorKind::Internal, "which was not asked for"),
-        (print(&not_found("", id)), ErrorKind::Internal, "without the account"),
-        (print(&not_found(r#""account":"","#, id)), ErrorKind::Internal, "without the account"),
+        (print(&not_found("", id)), ErrorKind::Internal, "without the field \"account\""),
+        (print(&not_found(r#""account":"","#, id)), ErrorKind::Internal, "without the field \"account\""),
         (print(&not_found(r#""account":"account-2","#, id)), ErrorKind::InvalidCredentials, "\"account-2\""),
         (print(&whole) + "exit 1", ErrorKind::Internal, "exited with status 1"),
         (
@@ -243,13 +271,20 @@ fn what_is_no_answer_is_internal() {
     let flood = "yes 012345678901234567890123456789012345678901234567890123456789";
     for (body, problem) in [
         ("", "it is empty"),
-        ("echo hello", "expected value"),
+        (
+            "echo hello",
+            "expected value at line 1 column 1; it begins with \"hello\"; it is for the answer alone: print all else",
+        ),
+        ("printf 'a\\033[2J%s' hunter2; seq 99", "; it begins with \"a\u{fffd}[2Jhunter21 2 3"),
         ("echo hello >&2; echo '{'", "the end of its standard error: hello"),
         ("printf '\\377\\000'", "no single JSON value"),
         ("echo '[]'", "no single JSON value"),
         (r#"echo '{"protocolVersion":1}'"#, "neither a result nor an error"),
-        (r#"echo '{"protocolVersion":1,"result":{"instance":{}}}'"#, "does not say of which account"),
-        (r#"echo '{"protocolVersion":1,"account":"a","result":{"instance":{}}}'"#, "missing field `id`"),
+        (r#"echo '{"protocolVersion":1,"result":{"instance":{}}}'"#, "no field \"account\""),
+        (
+            r#"echo '{"protocolVersion":1,"account":"a","result":{"instance":{}}}'"#,
+            "result.instance: missing field `id`;",
+        ),
         (r#"echo '{"protocolVersion":"1","account":"a","result":{}}'"#, "version \"1\" of the protocol"),
         ("exec nothing-of-this-name", "exited with status 127"),
         ("exit 255", "exited with status 255"),

@@ -66,7 +66,10 @@ fn the_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_d
     assert_eq!(resolved(&given), (30, "c".to_owned()));
     given.file = texts(&[("host", ""), ("timeout", "")]);
     let problem = Values::resolve("docker", &settings(), &given).unwrap_err();
-    assert_eq!(problem.to_string(), "host is missing: give the flag --host or the environment variable DOCKER_HOST");
+    assert_eq!(
+        problem.to_string(),
+        "the setting \"host\" has no value: give the flag --host or the environment variable DOCKER_HOST"
+    );
 }
 
 #[test]

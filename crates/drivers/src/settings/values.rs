@@ -57,7 +57,7 @@ pub enum Problem {
         expected: &'static str,
     },
     /// A setting without a default was not given.
-    #[error("{name} is missing: give the flag --{flag} or the environment variable {variable}")]
+    #[error("the setting {name:?} has no value: give the flag --{flag} or the environment variable {variable}")]
     Missing {
         /// The name of the setting.
         name: String,
