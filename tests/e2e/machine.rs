@@ -42,10 +42,13 @@ impl Machine {
         all.push(format!("--volume={}:/images:ro", folder.display()));
         all.push(format!("--volume={}:/opt/testplane:ro", folder.join("testplane").display()));
         all.push(IMAGE.to_owned());
-        Self::begins(Container::run(&all)?).await
+        let machine = Self::begins(Container::run(&all)?).await?;
+        machine.load("pause", &[]).await?;
+        Ok(machine)
     }
 
-    /// The machine of this name, which a driver has made with the mounts of [`Machine::start`]; returns once containerd serves.
+    /// The machine of this name, which a driver has made with the mounts of [`Machine::start`]; returns once containerd serves. The
+    /// image "pause" is loaded by its user data, or else by the caller: two at once would fail.
     pub(crate) async fn of(name: &str) -> Result<Self> {
         Self::begins(Container::of(name)?).await
     }
@@ -53,7 +56,6 @@ impl Machine {
     async fn begins(container: Container) -> Result<Self> {
         let machine = Self { container };
         eventually("containerd serves", LIMIT, async || machine.exec(&["ctr", "version"]).await.map(Some)).await?;
-        machine.load("pause", &[]).await?;
         Ok(machine)
     }
 

@@ -10,16 +10,19 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
-    contract::{Driver, DriverType, Filter, Instance, InstanceSpec, Result, State},
+    contract::{DriverType, Instance, InstanceSpec},
+    error::brief,
     settings::Values,
 };
 
 mod catalog;
 mod checks;
+mod clean_up;
 mod context;
 mod proxy;
 
 pub use catalog::CHECKS;
+pub use clean_up::{CleanedUp, clean_up};
 
 use context::{Context, Stop, caught};
 
@@ -113,6 +116,10 @@ pub struct Report {
     pub results: Vec<(&'static Check, Outcome)>,
     /// The ids of instances of the run that could not be deleted, or were not seen to go.
     pub left: Vec<String>,
+    /// Why the list of instances could not be read at the end. If so, instances of the run may be left that nobody knows. `None` if
+    /// it was read, or if no instance was asked for since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_error: Option<String>,
 }
 
 fn rows<S: Serializer>(results: &[(&'static Check, Outcome)], serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -135,6 +142,20 @@ impl Serialize for Row<'_> {
         row.serialize_field("reasons", self.outcome.reasons())?;
         row.end()
     }
+}
+
+/// How long an instance may take to change if operations have no limit.
+const MAX_CHANGE: Duration = Duration::from_secs(300);
+
+/// The pause between two looks at an instance that changes.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// How many times the instances of a run are deleted.
+const MAX_DELETES: usize = 2;
+
+/// How long an instance may take to change its state, by the limit of an operation.
+fn limit_of_change(limit: Duration) -> Duration {
+    if limit.is_zero() { MAX_CHANGE } else { limit }
 }
 
 /// The beginning of the names of instances.
@@ -168,7 +189,13 @@ pub async fn run(plan: &Plan<'_>, progress: &(dyn Fn(&Check) + Sync)) -> Report 
         }
     }
     let left: BTreeSet<_> = if plan.read_only || unusable.is_some() { BTreeSet::new() } else { context.sweep().await };
-    Report { driver: plan.driver.name().to_owned(), run: plan.run.clone(), results, left: left.into_iter().collect() }
+    Report {
+        driver: plan.driver.name().to_owned(),
+        run: plan.run.clone(),
+        results,
+        left: left.into_iter().collect(),
+        list_error: context.list_error(),
+    }
 }
 
 /// Runs a check, and deletes what it leaves.
@@ -178,8 +205,9 @@ async fn outcome(context: &Context<'_>, check: &Check) -> Outcome {
     }
     let verdict = caught(checks::perform(check.id, context)).await.unwrap_or_else(|panic| Err(Stop::Failed(panic)));
     let mut problems = context.take_problems();
-    if !context.plan.read_only {
-        context.sweep().await;
+    let is_left = !context.plan.read_only && !context.sweep().await.is_empty();
+    if is_left && check.id == "I2" && (!problems.is_empty() || matches!(verdict, Err(Stop::Failed(_)))) {
+        context.deletes_nothing();
     }
     match verdict {
         Err(Stop::NotRun(reason)) if problems.is_empty() => return Outcome::NotRun(reason),
@@ -188,6 +216,7 @@ async fn outcome(context: &Context<'_>, check: &Check) -> Outcome {
         Ok(()) if problems.is_empty() => return Outcome::Passed,
         Ok(()) => {}
     }
+    let mut problems = each_once(&problems);
     let more = problems.len().saturating_sub(MAX_PROBLEMS);
     problems.truncate(MAX_PROBLEMS);
     if more > 0 {
@@ -196,20 +225,10 @@ async fn outcome(context: &Context<'_>, check: &Check) -> Outcome {
     Outcome::Failed(problems)
 }
 
-/// Deletes the instances of one run, or of every run, and returns them.
-pub async fn clean_up(driver: &dyn Driver, run: Option<&str>) -> Result<Vec<Instance>> {
-    let Some(instances) = driver.instances() else { return Ok(Vec::new()) };
-    let (mut deleted, mut failed) = (Vec::new(), None);
-    for instance in of_run(instances.list(&Filter::default()).await?, run) {
-        if instance.state == State::Deleting {
-            continue;
-        }
-        match instances.delete(&instance.id).await {
-            Ok(()) => deleted.push(instance),
-            Err(error) => failed = Some(error.context(format!("delete of the instance {:?}", instance.id))),
-        }
-    }
-    failed.map_or(Ok(deleted), Err)
+/// Leaves out problems that are a part of another one: what takes too long is noted, and is what a check has seen.
+fn each_once(problems: &[String]) -> Vec<String> {
+    let is_part = |one: &String| problems.iter().any(|other| other != one && other.contains(&*brief(one)));
+    problems.iter().filter(|one| !is_part(one)).cloned().collect()
 }
 
 /// Returns the instances of one run, or of every run, of a list that no filter has shortened. An instance is of a run if it has a

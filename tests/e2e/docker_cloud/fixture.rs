@@ -51,7 +51,9 @@ impl DockerCloud {
         let plane = Instance { id: String::new(), name: site.plane.to_owned(), address: site.address.to_owned() };
         let make = async |_: &Instance| {
             create(site, site.plane, &[]).await?;
-            Machine::of(site.plane).await
+            let machine = Machine::of(site.plane).await?;
+            machine.load("pause", &[]).await?;
+            Ok(machine)
         };
         let load = async |plane: &Machine, version: &str| {
             let (operator, ccm) = tokio::try_join!(image(), docker_ccm_image())?;

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use ccm_drivers::{
-    conformance::{self, CHECKS, Plan, clean_up, instance_names},
+    conformance::{self, CHECKS, CleanedUp, Plan, clean_up, instance_names},
     contract::{Driver, Instance, InstanceSpec},
     middleware::Session,
     settings::{READ_ONLY, TIMEOUT},
@@ -33,7 +33,7 @@ use crate::{
 
 mod results;
 
-use results::{ReportFormat, is_good};
+use results::{HOW_TO_DELETE, ReportFormat, is_good};
 
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArgs {
@@ -71,10 +71,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn run(call: &Call, args: &VerifyArgs) -> anyhow::Result<u8> {
     let given = call.given()?;
     let values = call.checked(&given)?;
+    let limit = values.duration(TIMEOUT).unwrap_or_default();
     if args.clean_up {
         let format =
             args.format.of_values().context("--clean-up runs no check, so it has no results for --output junit")?;
-        return call.with_session(&values, async |session| clean_up_all(session, format).await).await;
+        return call.with_session(&values, async |session| clean_up_all(session, limit, format).await).await;
     }
     if let Some(id) = args.only.iter().find(|id| !CHECKS.iter().any(|check| check.id == **id)) {
         bail!("--only: there is no check {id:?}{}", did_you_mean(id, CHECKS.iter().map(|check| check.id)));
@@ -95,7 +96,7 @@ pub(super) async fn run(call: &Call, args: &VerifyArgs) -> anyhow::Result<u8> {
         wrong_credentials,
         read_only: values.is(READ_ONLY),
         run: run_id(),
-        limit: values.duration(TIMEOUT).unwrap_or_default(),
+        limit,
         only: args.only.clone(),
     };
     // Before any check, so that wrong settings are an error with its class. Afterwards it deletes what an interrupted run has left.
@@ -134,7 +135,7 @@ async fn checked(call: &Call, session: &Session, plan: &Plan<'_>, format: Report
     say("stopped; deleting the instances of this run. A second signal leaves them");
     call.activity.step("delete the instances of the run");
     tokio::select! {
-        deleted = clean_up_run(session, &plan.run) => {
+        deleted = clean_up_run(session, plan) => {
             if let Err(error) = deleted {
                 report(&error);
                 say("delete them with verify --clean-up");
@@ -146,18 +147,30 @@ async fn checked(call: &Call, session: &Session, plan: &Plan<'_>, format: Report
 }
 
 /// Deletes the instances of a run. A canceled request may make one a moment later, so it looks twice.
-async fn clean_up_run(session: &Session, run: &str) -> anyhow::Result<()> {
-    let first = clean_up(session, Some(run)).await;
+async fn clean_up_run(session: &Session, Plan { run, limit, .. }: &Plan<'_>) -> anyhow::Result<()> {
+    let first = clean_up(session, Some(run), *limit).await;
     tokio::time::sleep(PAUSE).await;
-    let second = clean_up(session, Some(run)).await?;
-    for instance in first.into_iter().flatten().chain(second) {
+    let CleanedUp { deleted, left } = clean_up(session, Some(run), *limit).await?;
+    let before = first.into_iter().flat_map(|first| first.deleted);
+    for instance in before.chain(deleted).filter(|one| left.iter().all(|left| left.id != one.id)) {
         say(&format!("{} deleted", shown(&instance)));
     }
+    say_what_is_left(&left);
     Ok(())
 }
 
-async fn clean_up_all(session: &Session, format: Format) -> anyhow::Result<u8> {
-    let deleted = clean_up(session, None).await?;
+/// Names the instances that are still in the list after their deletion was answered with success.
+fn say_what_is_left(left: &[Instance]) {
+    for instance in left {
+        say(&format!("NOT DELETED: {}", shown(instance)));
+    }
+    if !left.is_empty() {
+        say(HOW_TO_DELETE);
+    }
+}
+
+async fn clean_up_all(session: &Session, limit: Duration, format: Format) -> anyhow::Result<u8> {
+    let CleanedUp { deleted, left } = clean_up(session, None, limit).await?;
     let line = |instance: &Instance| format!("{} deleted\n", shown(instance));
     let lines = || deleted.iter().map(line).collect::<Vec<_>>().concat();
     print(&format.write(&deleted, lines)?)?;
@@ -165,7 +178,8 @@ async fn clean_up_all(session: &Session, format: Format) -> anyhow::Result<u8> {
         1 => "deleted 1 instance".to_owned(),
         count => format!("deleted {count} instances"),
     });
-    Ok(DONE)
+    say_what_is_left(&left);
+    Ok(if left.is_empty() { DONE } else { NEGATIVE })
 }
 
 /// An id that no other run has: the random keys of a hash over the time and the number of this process.

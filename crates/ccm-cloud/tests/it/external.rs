@@ -169,7 +169,7 @@ fn each_guard_of_the_variables_fails_closed() {
     for (variable, value, reason) in [
         ("ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN", None, "is set and not enabled"),
         ("ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN", Some("false"), "is set and not enabled"),
-        ("ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN", Some("yes"), "is not true or false"),
+        ("ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN", Some("yes"), "is \"yes\", not true or false"),
         ("CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH", None, "CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH is missing"),
         ("CLOUD_PROVIDER_EXTERNAL_PLUGIN_HASH", None, "CLOUD_PROVIDER_EXTERNAL_PLUGIN_HASH is missing"),
         ("CLOUD_PROVIDER", None, "CLOUD_PROVIDER is missing"),
@@ -196,6 +196,46 @@ fn each_guard_of_the_variables_fails_closed() {
     assert!(!ran.exists());
     run(UNCHANGED).good();
     assert!(ran.exists());
+}
+
+#[test]
+fn what_needs_no_driver_works_although_the_one_of_the_variables_is_refused() {
+    let driver = Driver::new("my-cloud", "sh");
+    let made = driver.folder.path().join("made");
+    let ran = driver.folder.path().join("ran");
+    driver.edit("set -eu\n", &format!("set -eu\ntouch {}\n", ran.display()));
+    let wrong = Some("0000000000000000000000000000000000000000000000000000000000000000");
+    for (variable, reason) in [
+        (("CLOUD_PROVIDER_EXTERNAL_PLUGIN_HASH", wrong), "has the digest sha256:"),
+        (("CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH", Some("/elsewhere/my-cloud.sh")), "cannot read /elsewhere: "),
+        (("CLOUD_PROVIDER", None), "CLOUD_PROVIDER is missing"),
+    ] {
+        let made = format!("{}{}", made.display(), reason.len());
+        for (words, part) in [
+            (&["--help"][..], "Exit codes:"),
+            (&["help"], "Exit codes:"),
+            (&["--version"], "ccm-cloud "),
+            (&["version"], "ccm-cloud "),
+            (&["completion", "bash"], "instance-sweep"),
+            (&["man"], ".TH ccm-cloud 1"),
+            (&["new-driver", "other", "--language", "sh", "--folder", &made], "written:"),
+        ] {
+            let done = driver.run_by_variables(words, variable);
+            assert!(done.code == Some(0) && done.stdout.contains(part), "{words:?}: {done:?}");
+            assert!(
+                done.stderr.starts_with("ccm-cloud: note: ") && done.stderr.contains(reason),
+                "{words:?}: {done:?}"
+            );
+        }
+        for words in
+            [&["my-cloud", "account-show"][..], &["fake", "account-show"], &["drivers"], &["my-cloud", "--help"]]
+        {
+            let line = driver.run_by_variables(words, variable).bad(2);
+            assert!(line.contains(reason) && !line.contains("note:"), "{words:?}: {line}");
+        }
+        assert!(!ran.exists());
+    }
+    driver.run_by_variables(&["version"], UNCHANGED).good();
 }
 
 #[test]

@@ -151,6 +151,20 @@ fn what_a_new_driver_does_not_understand_it_refuses() {
         assert_eq!(asked(&request)["error"]["class"], "ReadOnly", "{language}");
         request["context"]["accountID"] = json!("another");
         assert_eq!(asked(&request)["error"]["class"], "InvalidCredentials", "{language}");
+        let mut request = good.clone();
+        request["operation"] = json!("instance-show");
+        for (provider_id, class) in [
+            ("my-cloud://i-1", "NotFound"),
+            ("my-cloud://", "NotFound"),
+            ("aws:///z/i-1", "InvalidArgument"),
+            ("my-cloud", "InvalidArgument"),
+            ("", "InvalidArgument"),
+        ] {
+            request["arguments"] = json!({ "providerID": provider_id });
+            let error = asked(&request)["error"].clone();
+            assert_eq!(error["class"], class, "{language}: {provider_id}: {error}");
+            assert_eq!(error["field"] == "providerID", class == "InvalidArgument", "{language}: {error}");
+        }
         // What is no request, and a cloud that cannot be read, is no answer.
         for text in ["", "{", "[]", "{\"protocolVersion\":1"] {
             let (code, answer) = answer(&driver, text);

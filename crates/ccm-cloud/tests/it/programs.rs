@@ -57,6 +57,9 @@ fn wrong_usage_has_its_exit_code_and_the_help_is_a_success() {
     for words in [&["fake", "--help"][..], &["fake", "instance-list", "--help"], &["fake", "verify", "--help"]] {
         assert!(ccm_cloud(words).good().contains("Exit codes: see ccm-cloud --help"), "{words:?}");
     }
+    // It has the name that instance-create has for a label as well.
+    let line = ccm_cloud(&["fake", "instance-list", "--label", "a"]).stderr;
+    assert!(line.contains("'--selector <NAME=VALUE>'"), "{line}");
     let help = ccm_cloud(&["--help"]).good();
     assert!(help.contains("\n  10  NotFound: ") && help.contains("\n 143  terminated (SIGTERM)"), "{help}");
     assert!(ccm_cloud(&["fake", "instance-create", "--help"]).good().contains("  cpus=INTEGER\n"));

@@ -104,6 +104,33 @@ fn an_instance_that_the_list_lacked_and_that_is_gone_is_not_named() {
 }
 
 #[test]
+fn an_instance_of_a_run_whose_answers_cannot_be_read_is_not_left_in_silence() {
+    let driver = Driver::new("my-cloud", "python");
+    driver.edit("if field != \"digest\"", "if field not in (\"digest\", \"zone\")");
+    let json = driver.run(&["verify", "-o", "json"]);
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(json.code == Some(1) && report["left"] == json!([]), "{json:?}");
+    assert!(report["listError"].as_str().unwrap().contains("zone"), "{json:?}");
+    let table = driver.run(&["verify", "--only", "I1"]);
+    let run = table.stderr.lines().next().unwrap().split([' ', ':']).nth(1).unwrap();
+    let line = table.stdout.lines().find(|line| line.starts_with("NOT KNOWN: the list of instances could not be read"));
+    assert!(line.unwrap().contains(&format!("ccm-verify-{run}- ")), "{table:?}");
+}
+
+#[test]
+fn a_clean_up_after_which_an_instance_is_still_there_says_so() {
+    let driver = Driver::new("my-cloud", "python");
+    driver.edit("self.state[\"instances\"].remove(self.own(id))", "self.own(id)");
+    assert_eq!(driver.run(&["verify", "--only", "I2"]).code, Some(1));
+    for format in ["table", "json"] {
+        let done = driver.run(&["verify", "--clean-up", "-o", format]);
+        assert!(done.code == Some(1) && !done.stdout.contains("ccm-verify-"), "{done:?}");
+        assert!(done.stderr.contains("deleted 0 instances\nNOT DELETED: ccm-verify-"), "{done:?}");
+        assert!(done.stderr.contains("with the cloud's own tool"), "{done:?}");
+    }
+}
+
+#[test]
 fn a_wrong_answer_to_endpoint_fails_the_checks_that_need_it() {
     let driver = Driver::new("my-cloud", "python");
     let counts = |words: &str| {

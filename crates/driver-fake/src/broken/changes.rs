@@ -18,11 +18,15 @@ use ccm_drivers::{
 
 use super::{Change, of};
 
+mod places;
+
+use places::{AlwaysTheFirstZone, AnswersTheFirstZone, ListsEveryRegion, ListsEveryZone, ZoneInTwoRegions};
+
 /// Makes the change of a driver that is opened with some values.
 pub(super) type Make = fn(&Values) -> Box<dyn Change>;
 
 /// The broken drivers by the check that each fails, in the order of the checks.
-pub(super) static BROKEN: [(&str, Make); 23] = [
+pub(super) static BROKEN: [(&str, Make); 28] = [
     ("I1", |_| Box::new(TakesAnotherSpec)),
     ("I2", |_| Box::new(DeletesOnce)),
     ("I3", |_| Box::new(GoneIsInternal)),
@@ -31,9 +35,14 @@ pub(super) static BROKEN: [(&str, Make); 23] = [
     ("I4", |_| Box::new(StoppedIsGone)),
     ("I5", |_| Box::new(LosesTheId)),
     ("I6", |_| Box::new(KeepsTheImage(Mutex::default()))),
+    ("I6", |_| Box::new(OneImage)),
     ("I7", |values| Box::new(WrongIsUnavailable(values.text(ACCOUNT_ID).is_none()))),
     ("I8", |_| Box::new(UnavailableIsGone)),
     ("I9", |_| Box::new(ZoneInTwoRegions)),
+    ("I9", |_| Box::new(AlwaysTheFirstZone)),
+    ("I9", |_| Box::new(AnswersTheFirstZone)),
+    ("I9", |_| Box::new(ListsEveryRegion)),
+    ("I9", |_| Box::new(ListsEveryZone)),
     ("I10", |_| Box::new(RunsNothing)),
     ("I11", |_| Box::new(DropsEmptyLabels)),
     ("I12", |_| Box::new(Panics)),
@@ -154,6 +163,17 @@ impl Change for KeepsTheImage {
     }
 }
 
+/// I6: the second image is the first one.
+struct OneImage;
+
+#[async_trait]
+impl Change for OneImage {
+    async fn create(&self, next: &dyn Driver, spec: &InstanceSpec) -> Result<Instance> {
+        let image = if spec.image == "fedora" { String::new() } else { spec.image.clone() };
+        of(next).create(&InstanceSpec { image, ..spec.clone() }).await
+    }
+}
+
 /// I7: a cloud that refuses the credentials is away.
 struct WrongIsUnavailable(bool);
 
@@ -174,20 +194,6 @@ impl Change for UnavailableIsGone {
     async fn get(&self, next: &dyn Driver, id: &str) -> Result<Instance> {
         let got = of(next).get(id).await;
         got.map_err(|error| Error::new(turned(error.kind, &ErrorKind::Unavailable, ErrorKind::NotFound), id))
-    }
-}
-
-/// I9: two regions have a zone of one id.
-struct ZoneInTwoRegions;
-
-#[async_trait]
-impl Change for ZoneInTwoRegions {
-    async fn zones(&self, next: &dyn Driver, region: Option<&str>) -> Result<Vec<Zone>> {
-        let mut zones = next.topology().zones(region).await?;
-        for zone in &mut zones {
-            zone.id = zone.id.replace("south", "north");
-        }
-        Ok(zones)
     }
 }
 

@@ -2,7 +2,10 @@
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::context::{Client, Context, Operation, Proxied, Stop, Subject, Verdict, caught, owned_by, seen, shown};
+use super::context::{
+    Client, Context, Operation, Proxied, Stop, Subject, Verdict, caught, count, filter_words, mark_words, name_of,
+    owned_by, seen, shown,
+};
 
 mod account;
 mod create;

@@ -6,12 +6,12 @@ use std::{
     collections::BTreeSet,
     panic::AssertUnwindSafe,
     sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures::FutureExt;
 
-use super::{Outcome, Plan, RUN_LABEL, instance_keys, instance_names, is_of, may_be_of, of_run, proxy::Proxy};
+use super::{Outcome, PAUSE, Plan, RUN_LABEL, instance_keys, instance_names, limit_of_change, may_be_of, proxy::Proxy};
 use crate::{
     contract::{Endpoint, Error, ErrorKind, Filter, Instance, InstanceSpec, Result, State},
     error::brief,
@@ -20,17 +20,11 @@ use crate::{
 
 mod client;
 mod first;
+mod sweep;
+mod words;
 
 pub(super) use client::{Client, Operation};
-
-/// The pause between two looks at an instance that changes.
-const PAUSE: Duration = Duration::from_millis(250);
-
-/// How long an instance may take to change if operations have no limit.
-const MAX_CHANGE: Duration = Duration::from_secs(300);
-
-/// How many times the instances of a run are deleted.
-const MAX_DELETES: usize = 2;
+pub(super) use words::{count, filter_words, mark_words, name_of, seen, shown};
 
 /// Why a check ends before its last step.
 pub(super) enum Stop {
@@ -49,29 +43,16 @@ pub(super) struct Context<'a> {
     problems: Mutex<Vec<String>>,
     /// The ids that were made and were not seen to go.
     made: Mutex<BTreeSet<String>>,
+    /// Why the list could not be read, if a create was asked for since it was read.
+    unlisted: Mutex<Option<String>>,
     /// Whether the first check has shown that no instance can be made.
     makes_nothing: AtomicBool,
+    /// Whether the second check has shown that instances cannot be deleted.
+    deletes_nothing: AtomicBool,
     /// The ids whose deletion was answered with success.
     deleted: Mutex<BTreeSet<String>>,
     /// What no result may have: clouds repeat it.
     secrets: Secrets,
-}
-
-/// What was seen, for a message.
-pub(super) fn seen<T>(result: &Result<T>) -> String {
-    match result {
-        Ok(_) => "success".to_owned(),
-        Err(error) => shown(error),
-    }
-}
-
-/// An error, for a message.
-pub(super) fn shown(error: &Error) -> String {
-    let field = match &error.kind {
-        ErrorKind::InvalidArgument(field) => format!(" of {:?}", brief(field)),
-        _ => String::new(),
-    };
-    format!("{}{field} ({})", error.kind.name(), brief(&error.message))
 }
 
 /// Does some work with a driver. Fails with the words of the panic if it panics.
@@ -111,7 +92,9 @@ impl<'a> Context<'a> {
             plan,
             problems: Mutex::default(),
             made: Mutex::default(),
+            unlisted: Mutex::default(),
             makes_nothing: AtomicBool::default(),
+            deletes_nothing: AtomicBool::default(),
             deleted: Mutex::default(),
             secrets,
         }
@@ -190,14 +173,9 @@ impl<'a> Context<'a> {
         self.is_own(made, spec)
     }
 
-    /// How long an instance may take to change its state.
-    fn limit_of_change(&self) -> Duration {
-        if self.plan.limit.is_zero() { MAX_CHANGE } else { self.plan.limit }
-    }
-
     /// Reads an instance until it has left a state.
     pub(super) async fn settled(&self, client: &Client<'_>, id: &str, leaves: State) -> Result<Instance> {
-        let limit = self.limit_of_change();
+        let limit = limit_of_change(self.plan.limit);
         let begin = Instant::now();
         loop {
             let read = client.get(id).await;
@@ -247,12 +225,12 @@ impl<'a> Context<'a> {
             locked(&self.made).remove(&made.id);
         }
         Err(Stop::Failed(format!(
-            "create: expected the instance {:?} with the owner {:?}, seen {:?}, which has the name {:?} and the owner {:?}",
+            "create: expected the instance {:?} with the owner {:?}, seen {:?}, which has the name {:?} and {}",
             spec.name,
             spec.key,
             brief(&made.id),
             brief(&made.name),
-            made.marks.owner
+            mark_words(&made.marks)
         )))
     }
 
@@ -300,76 +278,6 @@ impl<'a> Context<'a> {
     pub(super) async fn through(&self, values: &Values, endpoint: &Endpoint) -> std::result::Result<Values, Stop> {
         let moved = self.within("through", 1, self.plan.driver.through(values, endpoint)).await;
         moved.map_err(|error| not_answered("settings for a proxy at the driver's endpoint", &error))
-    }
-
-    /// Deletes the instances of the run, waits until they are gone, and returns the ids of those that are left.
-    pub(super) async fn sweep(&self) -> BTreeSet<String> {
-        // A driver that panics leaves what is known to exist.
-        drop(caught(self.delete_own()).await);
-        self.take_problems();
-        locked(&self.made).clone()
-    }
-
-    /// Finds the instances of the run: those of the list, and those that were made and that a wrong list lacks. Returns as well whether
-    /// there may be others, of which the cloud could not tell at the moment.
-    async fn left(&self, client: &Client<'_>) -> (Vec<Instance>, bool) {
-        let run = &self.plan.run;
-        let listed = caught(client.list(&Filter::default())).await.ok().and_then(Result::ok).unwrap_or_default();
-        let mut own: Vec<_> = of_run(listed, Some(run)).collect();
-        let mut ids: BTreeSet<_> = own.iter().map(|one| one.id.clone()).collect();
-        let lacking: Vec<_> = locked(&self.made).difference(&ids).cloned().collect();
-        let mut is_unknown = false;
-        for id in lacking {
-            match caught(client.get(&id)).await {
-                Ok(Err(error)) if error.is_not_found() => continue,
-                // No read has it, and the driver has only the wrong class for that.
-                Ok(Err(error)) if !error.kind.is_transient() && locked(&self.deleted).contains(&id) => continue,
-                Ok(Ok(one)) if one.id == id && !may_be_of(&one, run) => continue,
-                Ok(Ok(one)) if one.id == id && is_of(&one, run) => own.push(one),
-                Ok(Err(error)) if error.kind.is_transient() => is_unknown = true,
-                // It may be there, and nothing shows that it is one of the run.
-                _ => {}
-            }
-            ids.insert(id);
-        }
-        *locked(&self.made) = ids;
-        (own, is_unknown)
-    }
-
-    async fn delete_own(&self) {
-        let begin = Instant::now();
-        let is_late = || begin.elapsed() > self.limit_of_change();
-        let client = loop {
-            match self.open(self.plan.values).await {
-                Ok(client) => break client,
-                Err(error) if error.kind.is_transient() && !is_late() => tokio::time::sleep(PAUSE).await,
-                Err(_) => return,
-            }
-        };
-        if !client.has_instances() {
-            return;
-        }
-        let mut deletes = 0;
-        loop {
-            let (own, is_unknown) = self.left(&client).await;
-            let mut waits = true;
-            for one in own.iter().filter(|one| one.state != State::Deleting) {
-                waits = false;
-                if deletes < MAX_DELETES {
-                    // A failure shows in the next list.
-                    drop(caught(client.delete(&one.id)).await);
-                }
-            }
-            let is_given_up = !waits && deletes == MAX_DELETES;
-            if (own.is_empty() && !is_unknown) || is_given_up || is_late() {
-                break;
-            }
-            if waits {
-                tokio::time::sleep(PAUSE).await;
-            } else {
-                deletes += 1;
-            }
-        }
     }
 }
 

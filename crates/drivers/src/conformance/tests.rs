@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    contract::{Error, ErrorKind},
+    contract::{Driver, Error, ErrorKind, Result},
     settings::{Given, Kind, Setting},
 };
 
@@ -95,6 +95,24 @@ async fn a_driver_that_does_not_open_has_no_result() {
     );
     let reason = "the account could not be verified: the driver panicked: it is closed to \"(secret)\"";
     assert!(report.results.iter().all(|(_, outcome)| *outcome == Outcome::NotRun(reason.to_owned())), "{report:?}");
+}
+
+#[test]
+fn what_takes_too_long_is_said_once() {
+    let all =
+        ["list: no answer within 30s", "list: expected success, seen Timeout (list: no answer within 30s)", "other"];
+    assert_eq!(each_once(&all.map(str::to_owned)), all[1..]);
+    let long = "x".repeat(1000);
+    let seen = format!("seen Timeout ({})", brief(&long));
+    assert_eq!(each_once(&[long, seen.clone()]), [seen]);
+}
+
+#[test]
+fn what_was_seen_is_in_words() {
+    use super::context::{count, mark_words};
+    let marks = crate::contract::Marks { owner: Some("uid".to_owned()), cluster: None };
+    assert_eq!(mark_words(&marks), "the owner \"uid\" and no cluster");
+    assert_eq!(count(&Ok(Vec::new())), "an empty list");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,10 @@
 //! The results of `verify` in each format (pure).
 
-use ccm_drivers::conformance::{Outcome, Report};
+use ccm_drivers::conformance::{Outcome, Report, instance_names};
 use clap::ValueEnum;
 
 use crate::{
-    output::{Format, table},
+    output::{Format, on_one_line, table},
     text::output::{Failure, Outcome as Ended, Suite, junit},
 };
 
@@ -22,10 +22,11 @@ pub(super) enum ReportFormat {
     Junit,
 }
 
-/// Whether no check has failed, at least one has passed, and nothing is left.
-pub(super) fn is_good(Report { results, left, .. }: &Report) -> bool {
+/// Whether no check has failed, at least one has passed, and nothing is left, nor may be.
+pub(super) fn is_good(Report { results, left, list_error, .. }: &Report) -> bool {
     let has = |is: fn(&Outcome) -> bool| results.iter().any(|(_, outcome)| is(outcome));
     left.is_empty()
+        && list_error.is_none()
         && has(|outcome| *outcome == Outcome::Passed)
         && !has(|outcome| matches!(outcome, Outcome::Failed(_)))
 }
@@ -49,7 +50,23 @@ impl ReportFormat {
     }
 }
 
-fn for_people(Report { results, left, .. }: &Report) -> String {
+/// What to do about instances that are left.
+pub(super) const HOW_TO_DELETE: &str =
+    "delete them with verify --clean-up or, if that deletes them neither, with the cloud's own tool";
+
+/// Why it is not known what is left, and what to do.
+fn not_known(Report { run, list_error, .. }: &Report) -> Option<String> {
+    let reason = list_error.as_ref()?;
+    let name = instance_names(run)[0].trim_end_matches('1').to_owned();
+    Some(format!(
+        "the list of instances could not be read ({}): look for names that begin with {name} with the cloud's own tool, or run \
+         verify --clean-up when the list can be read",
+        on_one_line(reason)
+    ))
+}
+
+fn for_people(report: &Report) -> String {
+    let Report { results, left, .. } = report;
     let rows = results.iter().map(|(check, outcome)| {
         let reasons = match outcome {
             Outcome::Passed => String::new(),
@@ -64,11 +81,16 @@ fn for_people(Report { results, left, .. }: &Report) -> String {
     text.extend(["\n", &counts.join(", "), "\n"]);
     if !left.is_empty() {
         text += &table(["NOT DELETED"], left.iter().map(|id| [id.clone()]));
+        text.extend([HOW_TO_DELETE, "\n"]);
+    }
+    if let Some(reason) = not_known(report) {
+        text.extend(["NOT KNOWN: ", &reason, "\n"]);
     }
     text
 }
 
-fn for_junit(Report { driver, results, left, .. }: &Report) -> String {
+fn for_junit(report: &Report) -> String {
+    let Report { driver, results, left, .. } = report;
     // One failure with every problem: several failures would be several cases of one name.
     let failed = |problems: &[String], note: String| {
         let message = problems.first().cloned().unwrap_or_default();
@@ -85,9 +107,10 @@ fn for_junit(Report { driver, results, left, .. }: &Report) -> String {
             (format!("{} {}", check.id, check.name), ended)
         })
         .collect();
+    let left = left.iter().map(|id| format!("NOT DELETED: {id}; {HOW_TO_DELETE}"));
+    let left: Vec<_> = left.chain(not_known(report).map(|reason| format!("NOT KNOWN: {reason}"))).collect();
     if !left.is_empty() {
-        let name = "every instance of the run is deleted".to_owned();
-        cases.push((name, failed(left, "these instances could not be deleted".to_owned())));
+        cases.push(("every instance of the run is deleted".to_owned(), failed(&left, String::new())));
     }
     junit(&[Suite { name: format!("ccm-cloud {driver} verify"), cases }])
 }
@@ -100,7 +123,8 @@ mod tests {
 
     fn report(outcomes: Vec<Outcome>, left: &[&str]) -> Report {
         let left = left.iter().map(|id| (*id).to_owned()).collect();
-        Report { driver: "d".to_owned(), run: "r".to_owned(), results: CHECKS.iter().zip(outcomes).collect(), left }
+        let results = CHECKS.iter().zip(outcomes).collect();
+        Report { driver: "d".to_owned(), run: "r".to_owned(), results, left, list_error: None }
     }
 
     fn failed() -> Outcome {
@@ -120,13 +144,16 @@ mod tests {
             (vec![not_run()], &[], false),
             (vec![], &[], false),
         ] {
-            assert_eq!(is_good(&report(outcomes.clone(), left)), expected, "{outcomes:?} {left:?}");
+            let report = report(outcomes.clone(), left);
+            assert_eq!(is_good(&report), expected, "{outcomes:?} {left:?}");
+            assert!(!is_good(&Report { list_error: Some("why".to_owned()), ..report }));
         }
     }
 
     #[test]
     fn each_format_shows_what_failed_what_was_not_run_and_what_is_left() {
         let report = report(vec![Outcome::Passed, failed(), not_run()], &["left-1"]);
+        let report = Report { list_error: Some("an answer\nof odd form".to_owned()), ..report };
         for format in [ReportFormat::Table, ReportFormat::Json, ReportFormat::Yaml, ReportFormat::Junit] {
             let text = format.write(&report).unwrap();
             let not_run = match format {
@@ -138,7 +165,17 @@ mod tests {
                 assert!(text.contains(part), "{format:?} lacks {part}: {text}");
             }
         }
-        assert!(for_people(&report).contains("\n1 passed, 1 failed, 1 not run\n"));
+        let text = for_people(&report);
+        let end = "\n1 passed, 1 failed, 1 not run\nNOT DELETED\nleft-1\ndelete them with verify --clean-up or";
+        assert!(text.contains(end), "{text}");
+        for text in [text, for_junit(&report)] {
+            assert!(
+                text.contains("NOT KNOWN: the list of instances could not be read (an answer of odd form): "),
+                "{text}"
+            );
+            assert!(text.contains(" ccm-verify-r- ") && text.contains("verify --clean-up when"), "{text}");
+        }
+        assert!(ReportFormat::Json.write(&report).unwrap().contains("\"listError\": \"an answer"));
     }
 
     #[test]

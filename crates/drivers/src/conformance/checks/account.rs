@@ -92,7 +92,11 @@ async fn still_exists(context: &Context<'_>, direct: &Client<'_>, subject: &Subj
     if subject.own {
         let got = direct.get(&subject.read).await;
         context.demand(got.is_ok(), || {
-            format!("get of {:?}, whose delete had to be refused: expected it, seen {}", subject.read, seen(&got))
+            format!(
+                "get of {:?}, whose delete had to be refused: expected the instance, seen {}",
+                subject.read,
+                seen(&got)
+            )
         });
     }
 }
@@ -126,8 +130,9 @@ pub(super) async fn create_settings_block_no_clean_up(context: &Context<'_>) -> 
     }
     if subject.own {
         let left = context.own(&direct, &context.spec(1)).await?;
-        context
-            .demand(left.is_empty(), || format!("delete {how}: expected that {:?} is gone, seen it", subject.delete));
+        context.demand(left.is_empty(), || {
+            format!("delete {how}: expected that {:?} is gone, seen that it is there", subject.delete)
+        });
     }
     Ok(())
 }

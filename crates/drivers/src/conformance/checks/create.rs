@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 
-use super::{Context, Stop, Verdict, owned_by, seen, shown};
+use super::{Context, Stop, Verdict, name_of, owned_by, seen, shown};
 use crate::contract::{ErrorKind, Instance, Result};
 
 /// A label that only one instance has.
@@ -65,7 +65,7 @@ async fn only_one(context: &Context<'_>, instance: &Instance) -> Verdict {
 }
 
 fn id_of(result: &Result<Instance>) -> String {
-    result.as_ref().map_or_else(shown, |instance| format!("{:?}", instance.id))
+    name_of(result, |instance| &instance.id)
 }
 
 pub(super) async fn settings_do_not_stick(context: &Context<'_>) -> Verdict {
@@ -87,6 +87,11 @@ pub(super) async fn settings_do_not_stick(context: &Context<'_>) -> Verdict {
     special.image = context.plan.other_image.clone().unwrap_or(given.image);
     special.labels.insert(MARK.to_owned(), "special".to_owned());
     let between = context.make(&client, &special).await?;
+    if let Some(other) = &context.plan.other_image {
+        context.demand(between.image != before.image || *other == before.image, || {
+            format!("create with the image {other:?}: expected another image than {:?}, seen the same", before.image)
+        });
+    }
     let after = context.make(&client, &plain).await?;
     context.demand(after.image == before.image, || {
         format!(
@@ -106,7 +111,7 @@ pub(super) async fn settings_do_not_stick(context: &Context<'_>) -> Verdict {
             before.instance_type, after.instance_type
         )
     });
-    if between.image == before.image {
+    if special.image == before.image || context.plan.other_image.is_none() && between.image == before.image {
         let image = &before.image;
         let reason = format!(
             "all instances have the image {image:?}, so images cannot be compared: give another one with --other-image"

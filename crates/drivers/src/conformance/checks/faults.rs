@@ -45,7 +45,11 @@ pub(super) async fn unreachable(context: &Context<'_>) -> Verdict {
     if subject.own {
         let got = direct.get(&subject.read).await;
         context.demand(got.is_ok(), || {
-            format!("get of {:?}, whose delete did not reach the cloud: expected it, seen {}", subject.read, seen(&got))
+            format!(
+                "get of {:?}, whose delete did not reach the cloud: expected the instance, seen {}",
+                subject.read,
+                seen(&got)
+            )
         });
     }
     Ok(())

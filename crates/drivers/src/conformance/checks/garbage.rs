@@ -57,7 +57,7 @@ pub(super) async fn does_not_panic(context: &Context<'_>) -> Verdict {
     operations.extend([Operation::Regions, Operation::Zones]);
     if direct.has_instances() {
         operations.push(Operation::Delete(subject.delete.clone()));
-        if !context.plan.read_only {
+        if !context.plan.read_only && context.demand_first().is_ok() {
             operations.push(Operation::Create(Box::new(context.spec(2))));
         }
     }

@@ -1,7 +1,7 @@
 //! What is gone: for each operation, and from every read.
 
-use super::{Client, Context, Operation, Verdict, owned_by, seen, shown};
-use crate::contract::{Error, ErrorKind, Filter, Instance, Inventory, Result};
+use super::{Client, Context, Operation, Verdict, count, owned_by, seen, shown};
+use crate::contract::{Error, ErrorKind, Filter, Instance, Inventory};
 
 /// A label of the first instance of a name, which the second has not.
 const FIRST: &str = "ccm-cloud-verify-first";
@@ -84,13 +84,18 @@ pub(super) async fn from_the_next_read(context: &Context<'_>) -> Verdict {
         let (listed, got) = (reader.list(&all).await, reader.get(&old.id).await);
         let is_there = listed.as_ref().is_ok_and(|all| has(all, &old.id)) && got.is_ok();
         context.demand(is_there, || {
-            format!("list and get of {:?}, made by another driver: expected it, seen {}", old.id, seen(&got))
+            let (listed, got) = (listed.as_ref().map_or_else(shown, |all| in_list(all, &old.id)), seen(&got));
+            format!("list and get of {:?}, made by another driver: expected both to have it, seen {listed}, and of get {got}", old.id)
         });
     }
     context.remove(&writer, &old).await?;
     let (listed, got) = (reader.list(&all).await, reader.get(&old.id).await);
     context.demand(listed.as_ref().is_ok_and(|all| !has(all, &old.id)), || {
-        format!("the list after another driver deleted {:?}: expected no such id, seen {}", old.id, count(&listed))
+        format!(
+            "the list after another driver deleted {:?}: expected one without it, seen {}",
+            old.id,
+            listed.as_ref().map_or_else(shown, |all| in_list(all, &old.id))
+        )
     });
     context.demand(got.is_err(), || {
         format!("get of {:?} after another driver deleted it: expected NotFound, seen {}", old.id, seen(&got))
@@ -115,6 +120,6 @@ fn has(all: &[Instance], id: &str) -> bool {
     all.iter().any(|one| one.id == id)
 }
 
-fn count(listed: &Result<Vec<Instance>>) -> String {
-    listed.as_ref().map_or_else(shown, |all| format!("{} instances", all.len()))
+fn in_list(all: &[Instance], id: &str) -> String {
+    format!("a list {} it", if has(all, id) { "with" } else { "without" })
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Client, Context, Stop, Verdict, shown};
-use crate::contract::{Error, Filter, Instance, Inventory};
+use super::{Client, Context, Stop, Verdict, count, filter_words, owned_by, shown};
+use crate::contract::{Error, Filter, Instance, InstanceSpec, Inventory, Region, Zone};
 
 pub(super) async fn are_unique(context: &Context<'_>) -> Verdict {
     let client = context.direct().await?;
@@ -60,38 +60,94 @@ async fn topology(context: &Context<'_>, client: &Client<'_>) -> Verdict {
         }
         let got = context.within("get of a region", 1, client.driver().topology().region(&region.id)).await;
         context.demand(got.as_ref().is_ok_and(|got| got == region), || {
-            let seen = got.as_ref().map_or_else(shown, |got| format!("{got:?}"));
-            format!("get of the region {:?}: expected {region:?}, seen {seen}", region.id)
+            let words = |one: &Region| format!("{:?} with the name {:?}", one.id, one.name);
+            let seen = got.as_ref().map_or_else(shown, words);
+            format!("get of the region {:?}: expected {}, seen {seen}", region.id, words(region))
         });
     }
     context.demand(all == by_region, || format!("the zones of all regions: expected {all:?}, seen {by_region:?}"));
     for zone in &zones {
         let got = context.within("get of a zone", 1, client.driver().topology().zone(&zone.id)).await;
         context.demand(got.as_ref().is_ok_and(|got| got == zone), || {
-            let seen = got.as_ref().map_or_else(shown, |got| format!("{got:?}"));
-            format!("get of the zone {:?}: expected {zone:?}, seen {seen}", zone.id)
+            let words =
+                |one: &Zone| format!("{:?} of the region {:?} with the name {:?}", one.id, one.region, one.name);
+            let seen = got.as_ref().map_or_else(shown, words);
+            format!("get of the zone {:?}: expected {}, seen {seen}", zone.id, words(zone))
         });
     }
     Ok(())
 }
 
-/// Makes instances in two regions, and one of them again.
+/// Makes instances in two zones, in two regions if there are, and one of them again.
 async fn of_instances(context: &Context<'_>, client: &Client<'_>) -> Verdict {
-    let here = context.make(client, &context.spec(1)).await?;
-    let regions = client.regions().await.map_err(not_run("the list of regions"))?;
+    let zones = client.zones(None).await.map_err(not_run("the list of zones"))?;
+    let here = made_in_its_place(context, client, &context.spec(1), &zones).await?;
     let mut ids = vec![here.id.clone()];
-    if let Some(region) = regions.into_iter().find(|region| region.id != here.region) {
+    let in_another_region = zones.iter().find(|zone| zone.region != here.region);
+    let in_another_zone = zones.iter().find(|zone| zone.region == here.region && zone.id != here.zone);
+    for zone in in_another_region.into_iter().chain(in_another_zone) {
         let mut spec = context.spec(2);
-        (spec.region, spec.zone) = (region.id, String::new());
-        // The image may be in one region only.
-        if let Ok(there) = context.make(client, &spec).await {
-            ids.push(there.id);
+        (spec.region, spec.zone) = (zone.region.clone(), zone.id.clone());
+        match made_in_its_place(context, client, &spec, &zones).await {
+            Ok(there) => {
+                ids.push(there.id);
+                break;
+            }
+            // The image or the network may be in one place only.
+            Err(Stop::NotRun(_)) => {}
+            Err(failed) => return Err(failed),
         }
     }
     context.remove(client, &here).await?;
     ids.push(context.make(client, &context.spec(1)).await?.id);
     once(context, "instances of this run, deleted ones included", ids);
     Ok(())
+}
+
+/// Makes an instance, and demands that it is in the zone that was asked for, and in the lists of no other place.
+async fn made_in_its_place(
+    context: &Context<'_>,
+    client: &Client<'_>,
+    spec: &InstanceSpec,
+    zones: &[Zone],
+) -> std::result::Result<Instance, Stop> {
+    let made = context.make(client, spec).await?;
+    let is = |asked: &str, found: &str| asked.is_empty() || asked == found;
+    let is_known = zones.iter().any(|zone| zone.id == made.zone && zone.region == made.region);
+    if !is_known || !is(&spec.region, &made.region) || !is(&spec.zone, &made.zone) {
+        let place = |region: &str, zone: &str| match (region, zone) {
+            ("", "") => "a zone of the list".to_owned(),
+            ("", zone) => format!("the zone {zone:?}"),
+            (region, "") => format!("a zone of the region {region:?}"),
+            (region, zone) => format!("the zone {zone:?} of the region {region:?}"),
+        };
+        let (asked, seen) = (place(&spec.region, &spec.zone), place(&made.region, &made.zone));
+        context.problem(format!("create in {asked}: expected an instance there, seen one in {seen}"));
+        return Ok(made);
+    }
+    let region = |region: &str| Filter { region: Some(region.to_owned()), ..owned_by(spec) };
+    let zone = |zone: &str| Filter { zone: Some(zone.to_owned()), ..owned_by(spec) };
+    let mut filters = vec![(region(&made.region), true), (zone(&made.zone), true)];
+    let other_region = zones.iter().find(|other| other.region != made.region);
+    filters.extend(other_region.map(|other| (region(&other.region), false)));
+    let other_zone = zones.iter().find(|other| other.id != made.zone);
+    filters.extend(other_zone.map(|other| (zone(&other.id), false)));
+    for (filter, fits) in filters {
+        let listed = client.list(&filter).await;
+        let has = |all: &Vec<Instance>| all.iter().any(|one| one.id == made.id);
+        context.demand(listed.as_ref().is_ok_and(|all| has(all) == fits), || {
+            format!(
+                "the list with {}: expected one {} {:?}, which is in the zone {:?} of the region {:?}, seen {}",
+                filter_words(&filter),
+                if fits { "with" } else { "without" },
+                made.id,
+                made.zone,
+                made.region,
+                count(&listed)
+            )
+        });
+    }
+    Ok(made)
 }
 
 pub(super) async fn are_stable(context: &Context<'_>) -> Verdict {

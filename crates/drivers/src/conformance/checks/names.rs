@@ -1,6 +1,6 @@
 //! Ids are whole: the beginning of an id, and a name, is not an id.
 
-use super::{Client, Context, Stop, Verdict, seen, shown};
+use super::{Client, Context, Stop, Verdict, name_of, seen, shown};
 use crate::contract::{ErrorKind, Filter, Instance, State};
 
 /// The characters of a name that is the beginning of an id.
@@ -25,7 +25,7 @@ pub(super) async fn beginnings_hit_nobody(context: &Context<'_>) -> Verdict {
         let listed = client.list(&Filter { name: Some(name.to_owned()), ..Filter::default() }).await;
         let is_there = listed.as_ref().is_ok_and(|all| all.iter().any(|one| one.id == own.id));
         context.demand(!is_there, || {
-            format!("the list with the name {name:?}: expected that {:?} is not in it, seen it", own.name)
+            format!("the list with the name {name:?}: expected one without {:?}, which has another name, seen a list with it", own.name)
         });
     }
 
@@ -43,7 +43,12 @@ pub(super) async fn beginnings_hit_nobody(context: &Context<'_>) -> Verdict {
     is_untouched(&client, &own, "an instance was made whose name is the beginning of its id").await?;
     let got = client.get(&named.id).await;
     context.demand(got.as_ref().is_ok_and(|got| got.id == named.id), || {
-        format!("get of {:?}, which has the name {:?}: expected it, seen {}", named.id, spec.name, seen(&got))
+        format!(
+            "get of {:?}, which has the name {:?}: expected this id, seen {}",
+            named.id,
+            spec.name,
+            name_of(&got, |one| &one.id)
+        )
     });
     if spec.name != named.id {
         hits_nobody(context, &client, &spec.name, &own).await?;
@@ -82,7 +87,7 @@ fn parts_of(own: &Instance) -> Vec<String> {
 async fn hits_nobody(context: &Context<'_>, client: &Client<'_>, text: &str, own: &Instance) -> Verdict {
     let got = client.get(text).await;
     context.demand(got.is_err(), || {
-        let seen = got.as_ref().map_or_else(shown, |got| format!("{:?}", got.id));
+        let seen = name_of(&got, |one| &one.id);
         format!("get of {text:?}, which is no id: expected NotFound, seen {seen}")
     });
     // What they answer is not asked for here.

@@ -1,6 +1,6 @@
 //! The states of instances, and what a driver advertises.
 
-use super::{Client, Context, Operation, Stop, Verdict, owned_by, seen, shown};
+use super::{Client, Context, Operation, Stop, Verdict, count, name_of, owned_by, seen, shown};
 use crate::contract::{ErrorKind, Instance, Inventory, ResourceKind, Result, State};
 
 pub(super) async fn stopped_exists(context: &Context<'_>) -> Verdict {
@@ -21,8 +21,7 @@ pub(super) async fn stopped_exists(context: &Context<'_>) -> Verdict {
     });
     let listed = client.list(&owned_by(&context.spec(1))).await;
     context.demand(listed.as_ref().is_ok_and(|all| all.iter().any(|one| one.id == *id)), || {
-        let seen = listed.as_ref().map_or_else(shown, |all| format!("{} instances", all.len()));
-        format!("the list with {id:?}, which is stopped: expected it, seen {seen}")
+        format!("the list of the owner of {id:?}, which is stopped: expected one that has it, seen {}", count(&listed))
     });
     let again = client.stop(id).await;
     context
@@ -106,7 +105,12 @@ async fn inventory_of(context: &Context<'_>, client: &Client<'_>, kind: Resource
     if let Some(first) = all.first() {
         let got = context.within("get", 1, inventory.get(kind, &first.id)).await;
         context.demand(got.as_ref().is_ok_and(|got| got.id == first.id), || {
-            format!("get of the {} {:?}: expected it, seen {}", kind.word(), first.id, seen(&got))
+            format!(
+                "get of the {} {:?}: expected this id, seen {}",
+                kind.word(),
+                first.id,
+                name_of(&got, |one| &one.id)
+            )
         });
     }
 }

@@ -152,7 +152,9 @@ impl<'c> Client<'c> {
 
     pub(in super::super) async fn create(&self, spec: &InstanceSpec) -> Result<Instance> {
         let what = Operation::Create(Box::new(spec.clone()));
-        let made = self.context.within(what, LIMITS_OF_CREATE, self.instances()?.create(spec)).await;
+        let create = self.instances()?.create(spec);
+        self.context.asks_for_an_instance();
+        let made = self.context.within(what, LIMITS_OF_CREATE, create).await;
         let id = match &made {
             Ok(instance) => Some(&instance.id),
             Err(error) => error.instance.as_ref(),

@@ -1,4 +1,4 @@
-//! The first instance of a run. If it cannot be made, no check tries it again: one reason is enough.
+//! The first instance of a run. If it cannot be made or deleted, no check tries it again: one reason is enough.
 
 use std::sync::atomic::Ordering;
 
@@ -19,10 +19,18 @@ impl Context<'_> {
         Ok(made)
     }
 
-    /// Ends a check that has to make an instance, if none can be made.
+    /// Notes that instances cannot be deleted, so that one check finds those of another.
+    pub(in super::super) fn deletes_nothing(&self) {
+        self.deletes_nothing.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a check that has to make an instance, if none can be made or deleted.
     pub(in super::super) fn demand_first(&self) -> Verdict {
         if self.makes_nothing.load(Ordering::Relaxed) {
             return Err(Stop::NotRun("I1 has failed, so no instance can be made".to_owned()));
+        }
+        if self.deletes_nothing.load(Ordering::Relaxed) {
+            return Err(Stop::NotRun("I2 has failed, and its instance could not be deleted".to_owned()));
         }
         Ok(())
     }
