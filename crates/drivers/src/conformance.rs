@@ -173,7 +173,7 @@ fn instance_keys(run: &str) -> [String; MAX_INSTANCES] {
 
 /// Runs the checks of a plan one after the other. `progress` is called before each.
 ///
-/// The instances of the run are deleted after each check. Where the future is dropped before its end, [`clean_up`] deletes them.
+/// The instances of the run are deleted after each check. Where the future is dropped before its end, [`clean_up()`] deletes them.
 pub async fn run(plan: &Plan<'_>, progress: &(dyn Fn(&Check) + Sync)) -> Report {
     let context = Context::new(plan);
     let unusable = context.unusable().await;

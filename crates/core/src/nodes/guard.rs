@@ -41,7 +41,7 @@ pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 const FRESH: SignedDuration = SignedDuration::from_secs(330);
 
 /// The time for which a pod of the cloud-controller-manager must have led. A changed input restarts the pod, so the inputs have not changed
-/// meanwhile. This time is longer than [`FRESH`], so all Events that count come from this leader.
+/// meanwhile. This time is longer than `FRESH`, so all Events that count come from this leader.
 pub const MIN_LEADING_TIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// The time for which deletions count toward the limit.
