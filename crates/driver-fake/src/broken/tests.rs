@@ -8,7 +8,7 @@ use std::{
 
 use ccm_drivers::{
     conformance::{self, CHECKS, Outcome, Plan, RUN_LABEL, Report, instance_names},
-    contract::{Error, ErrorKind},
+    contract::{Error, ErrorKind, State},
     settings::{COMMON, Given, problems},
 };
 

@@ -1,6 +1,9 @@
 //! The clean-up after a run that did not reach its end.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use super::{MAX_DELETES, PAUSE, limit_of_change, of_run};
 use crate::contract::{Driver, Filter, Instance, Result, State};
@@ -22,12 +25,14 @@ pub struct CleanedUp {
 pub async fn clean_up(driver: &dyn Driver, run: Option<&str>, limit: Duration) -> Result<CleanedUp> {
     let Some(instances) = driver.instances() else { return Ok(CleanedUp::default()) };
     let (begin, limit) = (Instant::now(), limit_of_change(limit));
-    let (mut deleted, mut rounds): (Vec<Instance>, _) = (Vec::new(), 0);
+    let (mut deleted, mut repeated, mut rounds): (Vec<Instance>, _, _) = (Vec::new(), BTreeSet::new(), 0);
     loop {
         let listed = instances.list(&Filter::default()).await;
         let listed = listed.map_err(|error| if rounds == 0 { error } else { error.context("list after delete") })?;
         let left: Vec<_> = of_run(listed, run).collect();
-        let active: Vec<_> = left.iter().filter(|one| one.state != State::Deleting).collect();
+        // A delete that was interrupted goes on only when it is repeated.
+        let needs_delete = |one: &&Instance| one.state != State::Deleting || repeated.insert(one.id.clone());
+        let active: Vec<_> = left.iter().filter(needs_delete).collect();
         let is_given_up = !active.is_empty() && rounds == MAX_DELETES;
         if left.is_empty() || is_given_up || begin.elapsed() > limit {
             deleted.retain(|one| left.iter().all(|left| left.id != one.id));

@@ -73,3 +73,41 @@ async fn a_delete_that_does_nothing_is_said_once_and_by_the_clean_up() {
     let done = conformance::clean_up(&*opened, Some(RUN), Duration::ZERO).await.unwrap();
     assert_eq!((done.deleted, done.left), (vec![], left));
 }
+
+/// Breaks off the first delete, which goes on only when it is repeated.
+struct BreaksOff(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Change for BreaksOff {
+    async fn list(&self, next: &dyn Driver, filter: &Filter) -> Result<Vec<Instance>> {
+        let mut all = of(next).list(filter).await?;
+        if self.0.load(Ordering::SeqCst) == 1 {
+            all.iter_mut().for_each(|one| one.state = State::Deleting);
+        }
+        Ok(all)
+    }
+
+    async fn delete(&self, next: &dyn Driver, id: &str) -> Result<()> {
+        if self.0.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Err(Error::new(ErrorKind::Unavailable, "it has broken off"));
+        }
+        of(next).delete(id).await
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_delete_is_repeated() {
+    let deletes = Arc::new(AtomicUsize::new(0));
+    let change = |_: &Values| -> Box<dyn Change> { Box::new(BreaksOff(deletes.clone())) };
+    let (driver, values) = (Changed { fake: Fake::new(), make: change }, values());
+    let limit = Duration::from_secs(1);
+    let report = run(&Plan { only: vec!["I1".to_owned()], limit, ..plan(&driver, &values) }).await;
+    assert_eq!((&report.left[..], deletes.load(Ordering::SeqCst)), (&[][..], 2));
+
+    deletes.store(1, Ordering::SeqCst);
+    let made = make(&driver.fake, "one", "verify-7e57c0de-1", Some(RUN)).await;
+    let opened = driver.open(&values).await.unwrap();
+    let cleaned = conformance::clean_up(&*opened, Some(RUN), limit).await.unwrap();
+    assert_eq!(cleaned.deleted.iter().map(|one| &one.id).collect::<Vec<_>>(), [&made.id]);
+    assert_eq!(cleaned.left, []);
+}

@@ -86,11 +86,12 @@ impl Context<'_> {
         if !client.has_instances() {
             return;
         }
-        let mut deletes = 0;
+        let (mut deletes, mut repeated) = (0, BTreeSet::new());
         loop {
             let (own, is_unknown) = self.left(&client).await;
             let mut waits = true;
-            for one in own.iter().filter(|one| one.state != State::Deleting) {
+            // A delete that was interrupted goes on only when it is repeated.
+            for one in own.iter().filter(|one| one.state != State::Deleting || repeated.insert(one.id.clone())) {
                 waits = false;
                 if deletes < MAX_DELETES {
                     // A failure shows in the next list.
