@@ -8,7 +8,7 @@ use super::{
     credentials::fits,
     existing::{Existing, VariableSource, text},
     keep_arguments::{harmless, is_of_process, loss},
-    keep_inputs::{config_of, config_path, config_text, credential_file, mount_of, object_of},
+    keep_inputs::{config_of, config_path, config_text, credential_file, keys_of_files, mount_of, object_of},
     proposed::{Handling, Input, ProposedCcm},
 };
 use crate::{
@@ -196,7 +196,7 @@ fn is_of_certificates(path: &str) -> bool {
 /// Whether a key is one of a Secret that the operator mounts.
 fn is_credential(provider: &KubernetesProvider, key: &str) -> bool {
     provider.descriptor.credentials.as_ref().is_some_and(|needed| {
-        needed.environment.is_empty()
+        !keys_of_files(needed).is_empty()
             && needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key))
     })
 }

@@ -174,8 +174,8 @@ pub(super) fn credentials(
     input: &Input,
 ) {
     let Some(needed) = &provider.descriptor.credentials else { return };
-    let values =
-        if needed.environment.is_empty() { in_files(needed, input) } else { in_environment(needed, existing, input) };
+    let mut values = in_environment(needed, existing, input);
+    values.extend(in_files(needed, input));
     let missing = needed.keys.iter().find(|pattern| !values.keys().any(|key| fits(pattern, key)));
     if values.is_empty() && needed.optional {
         return;
@@ -226,14 +226,30 @@ fn in_environment(needed: &Credentials, existing: &Existing, input: &Input) -> V
     needed.environment.iter().filter_map(|(name, key)| Some((key.clone(), value(name)?))).collect()
 }
 
-/// Returns the credentials of the first Secret that has all keys.
+/// Returns the patterns of the keys that a cloud-controller-manager reads from files: those that no variable has. There are none if
+/// variables have all that it needs.
+pub(super) fn keys_of_files(needed: &Credentials) -> Vec<&String> {
+    let is_of_file = |key: &&String| !needed.environment.values().any(|of_variable| of_variable == *key);
+    let keys: Vec<_> = needed.keys.iter().filter(is_of_file).collect();
+    if keys.is_empty() && !needed.environment.is_empty() {
+        return keys;
+    }
+    keys.into_iter().chain(needed.optional_keys.iter().filter(is_of_file)).collect()
+}
+
+/// Returns the credentials in files of the first Secret that has all of them.
 fn in_files(needed: &Credentials, input: &Input) -> Values {
-    let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
+    let patterns = keys_of_files(needed);
+    if patterns.is_empty() {
+        return Values::new();
+    }
+    let known = |key: &str| patterns.iter().any(|pattern| fits(pattern, key));
     let secrets = input.found.iter().filter(|(reference, _)| reference.kind == &SECRET);
     let all = secrets.map(|(reference, object)| -> Values {
         let keys = object["data"].as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| known(key));
         keys.filter_map(|key| Some((key.clone(), (Some(reference.clone()), plain(object, key)?)))).collect()
     });
-    let has_all = |values: &Values| needed.keys.iter().all(|pattern| values.keys().any(|key| fits(pattern, key)));
+    let required = || patterns.iter().filter(|pattern| needed.keys.contains(pattern));
+    let has_all = |values: &Values| required().all(|pattern| values.keys().any(|key| fits(pattern, key)));
     all.into_iter().find(has_all).unwrap_or_default()
 }
