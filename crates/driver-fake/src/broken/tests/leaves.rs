@@ -82,7 +82,9 @@ impl Change for BreaksOff {
     async fn list(&self, next: &dyn Driver, filter: &Filter) -> Result<Vec<Instance>> {
         let mut all = of(next).list(filter).await?;
         if self.0.load(Ordering::SeqCst) == 1 {
-            all.iter_mut().for_each(|one| one.state = State::Deleting);
+            for one in &mut all {
+                one.state = State::Deleting;
+            }
         }
         Ok(all)
     }
