@@ -125,8 +125,10 @@ async fn no_fault_of_the_engine_deletes_a_node() -> Result<()> {
         let other = other_engine().await?;
         let id = other.docker(&["info", "--format", "{{.ID}}"])?;
         gate.lead(Some(other.address()));
-        is_kept(&cloud, "AccountChanged", FAULTS.worker, &id).await?;
+        is_kept(&cloud, "AccountChanged", FAULTS.worker, "the Event AccountChanged of the Lease").await?;
+        is_kept(&cloud, "AccountChanged", LEASE, &id).await?;
         // A process that knows the first engine only by what the cluster keeps.
+        cloud.delete_events(LEASE).await?;
         cloud.restart_ccm().await?;
         is_kept(&cloud, "AccountChanged", LEASE, &id).await?;
         gate.lead(Some(engine));

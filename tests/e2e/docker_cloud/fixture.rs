@@ -146,6 +146,14 @@ impl DockerCloud {
         Ok(Api::<Event>::all(self.cluster.client.clone()).list(&ListParams::default().fields(fields)).await?.items)
     }
 
+    /// Deletes the Events of an object of the CCM's namespace: those that follow are new.
+    pub(super) async fn delete_events(&self, name: &str) -> Result<()> {
+        let events: Api<Event> = Api::namespaced(self.cluster.client.clone(), "kube-system");
+        let of_object = ListParams::default().fields(&format!("involvedObject.name={name}"));
+        events.delete_collection(&DeleteParams::default(), &of_object).await?;
+        Ok(())
+    }
+
     /// Removes a taint of the worker's node.
     pub(super) async fn remove_taint(&self, key: &str) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.cluster.client.clone());
