@@ -44,6 +44,7 @@ fn options(guard: Option<GuardOptions>) -> Options {
 impl World {
     /// A world with instances of these names.
     fn new(instances: &[&str]) -> Self {
+        log::collect();
         let world = Self {
             api: ApiServer::default(),
             cloud: Scripted::default(),

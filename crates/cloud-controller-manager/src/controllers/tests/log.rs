@@ -1,8 +1,9 @@
 //! What the log has about nodes at the default verbosity: a line for each change, and none for a pass that finds the same again.
 
 use std::{
+    cell::RefCell,
     fmt,
-    sync::{Arc, Mutex},
+    sync::Once,
 };
 
 use ccm_drivers::contract::{Error, ErrorKind, State};
@@ -18,26 +19,37 @@ use super::{
 };
 use crate::guard::{Clocks, Guard};
 
-/// The lines of this crate.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    /// Returns the lines since the last time.
-    fn lines(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
+thread_local! {
+    /// The lines of this crate that a test, which is a thread, has logged.
+    static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Visit for Log {
+/// Collects the lines of this thread from now on. Every world calls it before anything logs: tracing remembers for the whole process
+/// whether anybody wants a line, and with a subscriber of one thread a test without one could decide that nobody does.
+pub(super) fn collect() {
+    static SET: Once = Once::new();
+    SET.call_once(|| tracing::subscriber::set_global_default(Collector).unwrap());
+    lines();
+}
+
+/// Returns the lines since the last time.
+fn lines() -> Vec<String> {
+    LINES.take()
+}
+
+struct Message;
+
+impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            self.0.lock().unwrap().push(format!("{value:?}"));
+            LINES.with_borrow_mut(|lines| lines.push(format!("{value:?}")));
         }
     }
 }
 
-impl Subscriber for Log {
+struct Collector;
+
+impl Subscriber for Collector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::INFO && metadata.target().starts_with("ccm_cloud_controller_manager")
     }
@@ -51,7 +63,7 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
+        event.record(&mut Message);
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -60,19 +72,17 @@ impl Subscriber for Log {
 }
 
 /// Runs passes until just before a minute is over, and returns their lines.
-async fn lines(context: &Context, memory: &mut Memory, log: &Log) -> Vec<String> {
+async fn passes(context: &Context, memory: &mut Memory) -> Vec<String> {
     for _ in 0..11 {
         pass(context, memory).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
-    log.lines()
+    lines()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_log_has_one_line_for_each_change_of_a_node() {
-    let (log, figures) =
-        (Log::default(), GuardOptions { min_not_ready: Duration::from_secs(600), max_per_hour: 1, max_percent: 50 });
-    let _set = tracing::subscriber::set_default(log.clone());
+    let figures = GuardOptions { min_not_ready: Duration::from_secs(600), max_per_hour: 1, max_percent: 50 };
     let world = World::new(&["b", "c"]);
     for (name, ready) in [("a", "Unknown"), ("b", "Unknown"), ("c", "True")] {
         world.api.state().put(known_node(name, ready));
@@ -80,90 +90,82 @@ async fn the_log_has_one_line_for_each_change_of_a_node() {
     let context = world.context(options(Some(figures.clone()))).await;
     let mut memory = Memory::default();
     memory.guard = Some(Guard::new(&figures, Clocks::read()));
-    let kept = lines(&context, &mut memory, &log).await;
+    let kept = passes(&context, &mut memory).await;
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert!(
         kept[0].starts_with("node a: ") && kept[0].contains("the Node is kept: this process must have led"),
         "{kept:?}"
     );
-    assert_eq!(lines(&context, &mut memory, &log).await, [""; 0], "also not each minute");
+    assert_eq!(passes(&context, &mut memory).await, [""; 0], "also not each minute");
 
     world.cloud.with(|script| script.instances[0].state = State::Stopped);
-    assert_eq!(lines(&context, &mut memory, &log).await, ["node b: added the shutdown taint: its instance is stopped"]);
+    assert_eq!(passes(&context, &mut memory).await, ["node b: added the shutdown taint: its instance is stopped"]);
     world.api.state().change("b", |node| node["status"]["conditions"][0]["status"] = "True".into());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(lines(&context, &mut memory, &log).await, ["node b: removed the shutdown taint: it is ready"]);
+    assert_eq!(passes(&context, &mut memory).await, ["node b: removed the shutdown taint: it is ready"]);
 
     let wrong = "the certificate is wrong";
     world.cloud.with(|script| script.get = Some(Error::new(ErrorKind::InvalidCredentials, wrong)));
     let unknown = [format!("error checking if node a exists: InvalidCredentials: {wrong}")];
-    assert_eq!(lines(&context, &mut memory, &log).await, unknown);
+    assert_eq!(passes(&context, &mut memory).await, unknown);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(lines(&context, &mut memory, &log).await, unknown, "the operator reads a line of the last two minutes");
+    assert_eq!(passes(&context, &mut memory).await, unknown, "the operator reads a line of the last two minutes");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_is_logged_once_a_minute_with_its_announcement() {
-    let log = Log::default();
-    let _set = tracing::subscriber::set_default(log.clone());
     let world = World::new(&["b"]);
     world.api.state().put(known_node("a", "Unknown"));
     let (context, mut memory) = (world.context(options(None)).await, Memory::default());
     world.api.state().refusals.insert("DELETE", (403, "no".to_owned()));
-    let both = lines(&context, &mut memory, &log).await;
+    let both = passes(&context, &mut memory).await;
     assert_eq!(both.len(), 2, "{both:?}");
     assert_eq!(both[0], "deleting node since it is no longer present in cloud provider: a");
     assert!(both[1].starts_with("unable to delete node \"a\": ") && both[1].contains("no"), "{both:?}");
     // The text changes, and the announcement comes again before a minute is over for the new one.
     world.api.state().refusals.insert("DELETE", (403, "never".to_owned()));
-    let all = lines(&context, &mut memory, &log).await;
+    let all = passes(&context, &mut memory).await;
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(all[0].contains("never") && all[1] == both[0] && all[2].contains("never"), "{all:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_logged_when_it_is_done() {
-    let log = Log::default();
-    let _set = tracing::subscriber::set_default(log.clone());
     let world = World::new(&["b"]);
     world.api.state().put(known_node("a", "Unknown"));
     let (context, mut memory) = (world.context(options(None)).await, Memory::default());
     assert_eq!(
-        lines(&context, &mut memory, &log).await,
+        passes(&context, &mut memory).await,
         ["deleting node since it is no longer present in cloud provider: a", "node a: deleted"]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_without_an_instance_is_logged_once_a_minute_with_what_to_do() {
-    let log = Log::default();
-    let _set = tracing::subscriber::set_default(log.clone());
     let world = World::new(&["b"]);
     world.api.state().put(new_node("a"));
     let options = Options { controllers: BTreeSet::from([Controller::CloudNode]), ..options(None) };
     options.account.set("acct-1");
     world.run(options);
     tokio::time::sleep(Duration::from_secs(50)).await;
-    let all = log.lines();
+    let all = lines();
     assert_eq!(all.len(), 2, "{all:?}");
     assert_eq!(all[0], "Initializing node a with cloud provider");
     let start = "error syncing 'a': failed to get instance metadata for node a: NotFound: no instance has the name \"a\", requeuing in 5ms";
     assert!(all[1].starts_with(start), "{all:?}");
     assert!(all[1].contains(" The account is \"acct-1\". If it exists, "), "{all:?}");
     tokio::time::sleep(Duration::from_secs(50)).await;
-    assert_eq!(log.lines().len(), 1, "a minute is over");
+    assert_eq!(lines().len(), 1, "a minute is over");
     world.cloud.with(|script| script.instances.push(instance("a")));
     world.api.state().change("a", |node| node["metadata"]["annotations"] = json!({"retry": "now"}));
     world.until("it is initialized", |api| api.reasons("a").contains(&"Synced".to_owned())).await;
-    let last = log.lines();
+    let last = lines();
     assert_eq!(last.last().unwrap(), "Successfully initialized node a with cloud provider", "{last:?}");
 }
 
 /// Whose node it is, is not known while the account is empty.
 #[tokio::test(start_paused = true)]
 async fn a_healthy_node_has_no_event_while_the_account_is_empty() {
-    let log = Log::default();
-    let _set = tracing::subscriber::set_default(log.clone());
     let world = World::new(&[]);
     let mut other = node("a", "True");
     other["spec"]["providerID"] = "docker:////a".into();
@@ -171,7 +173,7 @@ async fn a_healthy_node_has_no_event_while_the_account_is_empty() {
     world.run(options(None));
     tokio::time::sleep(Duration::from_secs(400)).await;
     assert_eq!((world.api.writes(), world.api.reasons("a")), (vec![], vec![]));
-    let all = log.lines();
+    let all = lines();
     assert_eq!(all.len(), 2, "one with each update: {all:?}");
     assert!(all[0].starts_with("the account \"not known yet\" of the cloud fake has no instance"), "{all:?}");
 }
