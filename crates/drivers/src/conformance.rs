@@ -19,6 +19,7 @@ mod catalog;
 mod checks;
 mod clean_up;
 mod context;
+mod deletions;
 mod proxy;
 
 pub use catalog::CHECKS;
@@ -149,9 +150,6 @@ const MAX_CHANGE: Duration = Duration::from_secs(300);
 
 /// The pause between two looks at an instance that changes.
 const PAUSE: Duration = Duration::from_millis(250);
-
-/// How many times the instances of a run are deleted.
-const MAX_DELETES: usize = 2;
 
 /// How long an instance may take to change its state, by the limit of an operation.
 fn limit_of_change(limit: Duration) -> Duration {

@@ -1,12 +1,9 @@
 //! The clean-up after a run that did not reach its end.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use super::{MAX_DELETES, PAUSE, limit_of_change, of_run};
-use crate::contract::{Driver, Filter, Instance, Result, State};
+use super::{PAUSE, deletions::Deletions, of_run};
+use crate::contract::{Driver, Filter, Instance, Result};
 
 /// What a clean-up has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,35 +21,30 @@ pub struct CleanedUp {
 /// The list cannot be read, or a deletion has failed; the others were asked for all the same.
 pub async fn clean_up(driver: &dyn Driver, run: Option<&str>, limit: Duration) -> Result<CleanedUp> {
     let Some(instances) = driver.instances() else { return Ok(CleanedUp::default()) };
-    let (begin, limit) = (Instant::now(), limit_of_change(limit));
-    let (mut deleted, mut repeated, mut rounds): (Vec<Instance>, _, _) = (Vec::new(), BTreeSet::new(), 0);
+    let (mut deletions, mut deleted) = (Deletions::begin(limit), Vec::<Instance>::new());
     loop {
         let listed = instances.list(&Filter::default()).await;
-        let listed = listed.map_err(|error| if rounds == 0 { error } else { error.context("list after delete") })?;
+        let listed =
+            listed.map_err(|error| if deleted.is_empty() { error } else { error.context("list after delete") })?;
         let left: Vec<_> = of_run(listed, run).collect();
-        // A delete that was interrupted goes on only when it is repeated.
-        let needs_delete = |one: &&Instance| one.state != State::Deleting || repeated.insert(one.id.clone());
-        let active: Vec<_> = left.iter().filter(needs_delete).collect();
-        let is_given_up = !active.is_empty() && rounds == MAX_DELETES;
-        if left.is_empty() || is_given_up || begin.elapsed() > limit {
+        let Some(now) = deletions.next(&left, false) else {
             deleted.retain(|one| left.iter().all(|left| left.id != one.id));
             return Ok(CleanedUp { deleted, left });
-        }
-        if active.is_empty() {
+        };
+        if now.is_empty() {
             tokio::time::sleep(PAUSE).await;
             continue;
         }
         let mut failed = None;
-        for instance in active {
+        for instance in now {
             match instances.delete(&instance.id).await {
-                Ok(()) if rounds == 0 => deleted.push(instance.clone()),
-                Ok(()) => {}
+                Ok(()) if deleted.iter().any(|one| one.id == instance.id) => {}
+                Ok(()) => deleted.push(instance.clone()),
                 Err(error) => failed = Some(error.context(format!("delete of the instance {:?}", instance.id))),
             }
         }
         if let Some(error) = failed {
             return Err(error);
         }
-        rounds += 1;
     }
 }

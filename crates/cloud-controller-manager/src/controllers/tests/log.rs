@@ -1,10 +1,6 @@
 //! What the log has about nodes at the default verbosity: a line for each change, and none for a pass that finds the same again.
 
-use std::{
-    cell::RefCell,
-    fmt,
-    sync::Once,
-};
+use std::{cell::RefCell, fmt, sync::Once};
 
 use ccm_drivers::contract::{Error, ErrorKind, State};
 use tracing::{

@@ -1,11 +1,11 @@
 //! The instances of the run that are left: found, deleted, and waited for.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::collections::BTreeSet;
 
 use super::{Client, Context, caught, locked, shown};
 use crate::{
-    conformance::{MAX_DELETES, PAUSE, is_of, limit_of_change, may_be_of, of_run},
-    contract::{Filter, Instance, State},
+    conformance::{PAUSE, deletions::Deletions, is_of, may_be_of, of_run},
+    contract::{Filter, Instance},
 };
 
 impl Context<'_> {
@@ -71,12 +71,11 @@ impl Context<'_> {
     }
 
     async fn delete_own(&self) {
-        let begin = Instant::now();
-        let is_late = || begin.elapsed() > limit_of_change(self.plan.limit);
+        let mut deletions = Deletions::begin(self.plan.limit);
         let client = loop {
             match self.open(self.plan.values).await {
                 Ok(client) => break client,
-                Err(error) if error.kind.is_transient() && !is_late() => tokio::time::sleep(PAUSE).await,
+                Err(error) if error.kind.is_transient() && !deletions.is_late() => tokio::time::sleep(PAUSE).await,
                 Err(error) => {
                     self.was_not_listed(format!("open: {}", shown(&error)));
                     return;
@@ -86,26 +85,15 @@ impl Context<'_> {
         if !client.has_instances() {
             return;
         }
-        let (mut deletes, mut repeated) = (0, BTreeSet::new());
         loop {
             let (own, is_unknown) = self.left(&client).await;
-            let mut waits = true;
-            // A delete that was interrupted goes on only when it is repeated.
-            for one in own.iter().filter(|one| one.state != State::Deleting || repeated.insert(one.id.clone())) {
-                waits = false;
-                if deletes < MAX_DELETES {
-                    // A failure shows in the next list.
-                    drop(caught(client.delete(&one.id)).await);
-                }
-            }
-            let is_given_up = !waits && deletes == MAX_DELETES;
-            if (own.is_empty() && !is_unknown) || is_given_up || is_late() {
-                break;
-            }
-            if waits {
+            let Some(now) = deletions.next(&own, is_unknown) else { return };
+            if now.is_empty() {
                 tokio::time::sleep(PAUSE).await;
-            } else {
-                deletes += 1;
+            }
+            for one in now {
+                // A failure shows in the next list.
+                drop(caught(client.delete(&one.id)).await);
             }
         }
     }
