@@ -175,7 +175,8 @@ pub(super) fn credentials(
 ) {
     let Some(needed) = &provider.descriptor.credentials else { return };
     let mut values = in_environment(needed, existing, input);
-    values.extend(in_files(needed, input));
+    let nearest = values.values().filter_map(|(place, _)| place.clone()).collect();
+    values.extend(in_files(needed, existing, input, &nearest));
     let missing = needed.keys.iter().find(|pattern| !values.keys().any(|key| fits(pattern, key)));
     if values.is_empty() && needed.optional {
         return;
@@ -237,19 +238,35 @@ pub(super) fn keys_of_files(needed: &Credentials) -> Vec<&String> {
     keys.into_iter().chain(needed.optional_keys.iter().filter(is_of_file)).collect()
 }
 
-/// Returns the credentials in files of the first Secret that has all of them.
-fn in_files(needed: &Credentials, input: &Input) -> Values {
+/// Returns the credentials in files of a Secret that has all of them: of one that has other credentials, otherwise of one that the
+/// container mounts, otherwise of the first that is named anywhere.
+fn in_files(needed: &Credentials, existing: &Existing, input: &Input, nearest: &BTreeSet<Reference>) -> Values {
     let patterns = keys_of_files(needed);
     if patterns.is_empty() {
         return Values::new();
     }
     let known = |key: &str| patterns.iter().any(|pattern| fits(pattern, key));
     let secrets = input.found.iter().filter(|(reference, _)| reference.kind == &SECRET);
-    let all = secrets.map(|(reference, object)| -> Values {
+    let all = secrets.map(|(reference, object)| -> (&Reference, Values) {
         let keys = object["data"].as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| known(key));
-        keys.filter_map(|key| Some((key.clone(), (Some(reference.clone()), plain(object, key)?)))).collect()
+        (
+            reference,
+            keys.filter_map(|key| Some((key.clone(), (Some(reference.clone()), plain(object, key)?)))).collect(),
+        )
     });
     let required = || patterns.iter().filter(|pattern| needed.keys.contains(pattern));
     let has_all = |values: &Values| required().all(|pattern| values.keys().any(|key| fits(pattern, key)));
-    all.into_iter().find(has_all).unwrap_or_default()
+    let mounted = mounted_objects(existing);
+    let complete = all.filter(|(_, values)| has_all(values));
+    let first = complete.min_by_key(|(reference, _)| (!nearest.contains(reference), !mounted.contains(reference)));
+    first.map(|(_, values)| values).unwrap_or_default()
+}
+
+/// Returns the ConfigMaps and Secrets of the volumes that the container mounts.
+fn mounted_objects(existing: &Existing) -> BTreeSet<Reference> {
+    let mounts = items(&existing.container["volumeMounts"]);
+    let is_mounted = |volume: &&Value| mounts.iter().any(|mount| mount["name"] == volume["name"]);
+    let volumes = items(&existing.pod["volumes"]).iter().filter(is_mounted);
+    let sources = volumes.flat_map(|volume| std::iter::once(volume).chain(items(&volume["projected"]["sources"])));
+    sources.filter_map(|source| Some(object_of(existing, source)?.0)).collect()
 }

@@ -171,6 +171,38 @@ fn hcloud() -> Value {
     )
 }
 
+/// Docker's, of whose credentials some are variables and some are files. A sidecar mounts the certificates of another engine.
+#[test]
+fn credentials_in_files_are_those_of_the_same_secret_or_of_what_the_container_mounts() {
+    let mut found = Found::new();
+    for name in ["engine-a", "engine-b", "engine-c"] {
+        let data = json!({"host": "tcp://docker:2376", "ca.pem": name, "cert.pem": name, "key.pem": name});
+        put(&mut found, "Secret", "kube-system", name, &data);
+    }
+    let ccm = |host: Value| {
+        let volume = |name: &str| json!({"name": name, "secret": {"secretName": name}});
+        let mount = |name: &str| json!([{"name": name, "mountPath": "/certificates"}]);
+        let pod = json!({
+            "containers": [
+                {
+                    "name": "docker-cloud-controller-manager", "image": "registry.example.com/docker-cloud-controller-manager:0.1.0",
+                    "args": ["--cloud-provider=docker"], "env": [host], "volumeMounts": mount("engine-b"),
+                },
+                {"name": "sidecar", "image": "registry.example.com/sidecar:1", "volumeMounts": mount("engine-a")},
+            ],
+            "volumes": [volume("engine-a"), volume("engine-b")],
+        });
+        workload("Deployment", "kube-system", "docker-cloud-controller-manager", &pod)
+    };
+    let of_secret = json!({"name": "DOCKER_HOST", "valueFrom": {"secretKeyRef": {"name": "engine-c", "key": "host"}}});
+    let kept = proposed(&ccm(of_secret), &found);
+    assert_eq!(kept.spec["credentials"], json!({"secretRef": {"name": "engine-c"}}));
+    let copied = proposed(&ccm(json!({"name": "DOCKER_HOST", "value": "tcp://other:2376"})), &found);
+    let data = copied.secret.unwrap().manifest()["data"].clone();
+    let of = |text: &str| json!(STANDARD.encode(text));
+    assert_eq!((&data["host"], &data["key.pem"]), (&of("tcp://other:2376"), &of("engine-b")));
+}
+
 #[test]
 fn a_secret_is_referred_to_or_copied_and_its_values_are_not_shown() {
     let mut found = Found::new();

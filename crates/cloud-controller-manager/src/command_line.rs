@@ -12,7 +12,7 @@ use ccm_kit::process::{
     logs::{self, Format},
 };
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     flags::{Flags, Given, LoggingFormat, accepted, controllers::choose},
@@ -124,6 +124,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Resu
     }
     for controller in &given.controllers.not_supported {
         warn!("{} is not supported by this cloud: it is not started", controller.name());
+    }
+    if given.controllers.run.is_empty() {
+        info!("--controllers excludes every controller: none is started, and no node is initialized");
     }
     // One thread is enough: the work between two requests takes microseconds.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -2,6 +2,7 @@
 //! Engine by TCP with mutual TLS.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -9,7 +10,10 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{api::CLOUD_CONTROLLER_MANAGER, cluster::request};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::{
+    ResourceExt,
+    api::{Api, DeleteParams, ListParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -170,12 +174,22 @@ impl DockerCloud {
         .await
     }
 
-    /// Replaces the process of the CCM.
+    /// Replaces the process of the CCM; returns once the old one is gone.
     pub(super) async fn restart_ccm(&self) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), "kube-system");
         let of_ccm = ListParams::default().labels("app.kubernetes.io/name=docker-cloud-controller-manager");
+        let names = async || {
+            let all = pods.list(&of_ccm).await?;
+            anyhow::Ok(all.iter().map(ResourceExt::name_any).collect::<BTreeSet<_>>())
+        };
+        let old = names().await?;
         pods.delete_collection(&DeleteParams::default(), &of_ccm).await?;
-        Ok(())
+        eventually("the old pods are gone", LONG, async || {
+            let now = names().await?;
+            ensure!(now.is_disjoint(&old), "{now:?}");
+            Ok(Some(()))
+        })
+        .await
     }
 
     /// Stops the machine of the worker; returns once its node is not ready.

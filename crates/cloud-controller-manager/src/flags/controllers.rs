@@ -56,8 +56,8 @@ pub(crate) struct Chosen {
 }
 
 /// Chooses as the library does: the first word about a controller decides, and without one `*` does. Fails if a name is unknown, or if
-/// only controllers are wanted that this program does not have: it would seem to work, and initialize no node. Who excludes all of them, as
-/// the operator does to test the credentials, means it. The error describes the problem.
+/// no controller is left that this program has: it would seem to work, and initialize no node. Who excludes each of them by name, and asks
+/// for no other, means it: the operator does so to test the credentials. The error describes the problem.
 pub(crate) fn choose(words: &[String]) -> Result<Chosen, String> {
     if matches!(words, [only] if only.is_empty()) {
         return Err(no_controller(words));
@@ -83,7 +83,9 @@ pub(crate) fn choose(words: &[String]) -> Result<Chosen, String> {
             chosen.not_supported.insert(controller);
         }
     }
-    if chosen.run.is_empty() && !chosen.not_supported.is_empty() {
+    let is_excluded = |one: &Controller| choices.contains(&(*one, false));
+    let are_all_excluded = Controller::ALL.iter().filter(|one| one.is_supported()).all(is_excluded);
+    if chosen.run.is_empty() && !(are_all_excluded && chosen.not_supported.is_empty()) {
         return Err(no_controller(words));
     }
     Ok(chosen)
@@ -137,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_program_that_has_none_of_its_controllers_does_not_start() {
-        for given in ["service,route", "route", "", "-cloud-node,service"] {
+        let without_star = ["-cloud-node-lifecycle", "-service", "-cloud-node,-cloud-node-lifecycle,service"];
+        for given in ["service,route", "route", "", "-cloud-node,service"].into_iter().chain(without_star) {
             let words: Vec<_> = given.split(',').map(ToOwned::to_owned).collect();
             let error = choose(&words).unwrap_err();
             assert!(error.starts_with(&format!("--controllers={given} starts no controller: give *")), "{error}");

@@ -102,7 +102,7 @@ async fn an_interrupted_delete_is_repeated() {
     let deletes = Arc::new(AtomicUsize::new(0));
     let change = |_: &Values| -> Box<dyn Change> { Box::new(BreaksOff(deletes.clone())) };
     let (driver, values) = (Changed { fake: Fake::new(), make: change }, values());
-    let limit = Duration::from_secs(1);
+    let limit = Duration::from_secs(30);
     let report = run(&Plan { only: vec!["I1".to_owned()], limit, ..plan(&driver, &values) }).await;
     assert_eq!((&report.left[..], deletes.load(Ordering::SeqCst)), (&[][..], 2));
 

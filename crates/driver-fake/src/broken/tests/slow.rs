@@ -47,9 +47,11 @@ async fn a_driver_that_panics_does_not_end_the_run() {
 }
 
 /// Deletes as a cloud that takes its time: what is deleted is in some lists yet.
+#[derive(Default)]
 struct DeletesSlowly {
     deleted: Mutex<Option<String>>,
     lists: AtomicUsize,
+    deletes: Arc<AtomicUsize>,
 }
 
 #[async_trait]
@@ -67,18 +69,20 @@ impl Change for DeletesSlowly {
     }
 
     async fn delete(&self, _next: &dyn Driver, id: &str) -> Result<()> {
-        let before = self.deleted.lock().unwrap().replace(id.to_owned());
-        assert_eq!(before, None, "it is being deleted already");
+        self.deletes.fetch_add(1, Ordering::SeqCst);
+        *self.deleted.lock().unwrap() = Some(id.to_owned());
         Ok(())
     }
 }
 
 #[tokio::test]
 async fn what_the_cloud_is_deleting_is_waited_for() {
+    let deletes = Arc::new(AtomicUsize::new(0));
     let slowly = |_: &Values| -> Box<dyn Change> {
-        Box::new(DeletesSlowly { deleted: Mutex::default(), lists: AtomicUsize::new(0) })
+        Box::new(DeletesSlowly { deletes: deletes.clone(), ..DeletesSlowly::default() })
     };
     let (driver, values) = (Changed { fake: Fake::new(), make: slowly }, values());
     let report = run(&Plan { only: vec!["I1".to_owned()], ..plan(&driver, &values) }).await;
     assert_eq!((not_passed(&report), report.left.len(), all(&driver.fake).await), (vec![], 0, vec![]));
+    assert_eq!(deletes.load(Ordering::SeqCst), 2, "it is repeated once, in case that it was interrupted");
 }
