@@ -109,8 +109,10 @@ e2e: testplane ccm helm
 # Besides the one of hack/testplane/go.mod.
 OTHER_KUBERNETES = v1.36.3 v1.37.2
 
+# In the namespaces there is no network to build the current Docker Engine with.
 e2e-all: testplane ccm helm build test-reasons
 	@hack/libvirt/packages.sh >/dev/null
+	@hack/moby/build.sh >/dev/null
 	OPERATOR=$(CURDIR)/target/release/ccm-operator CCM_CLOUD=$(CURDIR)/target/release/ccm-cloud \
 		CLOUD_CONTROLLER_MANAGER=$(CURDIR)/target/release/docker-cloud-controller-manager $(E2E) -- --include-ignored
 	for version in $(OTHER_KUBERNETES); do \
